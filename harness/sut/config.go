@@ -1,0 +1,128 @@
+// Package sut says what a suite may ask of a system under test: a declarative configuration, a script of steps with barriers, and
+// nothing else. Suites know only System; how the steps reach a router is the environment's business.
+package sut
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/llm-weir/weir/harness/evidence"
+)
+
+// System is one system under test, configured and played scenario by scenario.
+type System interface {
+	// Describe names the implementation and what it declares to support.
+	Describe() Implementation
+	// Configure brings the system up with c; *UnsupportedError if the implementation cannot express it.
+	Configure(ctx context.Context, c Configuration) error
+	// Play runs the script and returns when every request is terminal. Everything observed goes to out.
+	Play(ctx context.Context, s Script, out evidence.Sink) error
+	// Close releases everything the system holds.
+	Close(ctx context.Context) error
+}
+
+// Implementation is who is judged.
+type Implementation struct {
+	Organization string    `json:"organization" yaml:"organization"`
+	Project      string    `json:"project" yaml:"project"`
+	Version      string    `json:"version" yaml:"version"`
+	URL          string    `json:"url" yaml:"url"`
+	Contact      []string  `json:"contact" yaml:"contact"`
+	Environment  string    `json:"environment" yaml:"environment"` // virtual, local, ...
+	Clock        string    `json:"clock" yaml:"clock"`             // virtual or real
+	Features     []Feature `json:"features" yaml:"features"`
+}
+
+// Has tells whether the implementation declares f.
+func (i Implementation) Has(f Feature) bool {
+	for _, g := range i.Features {
+		if f == g {
+			return true
+		}
+	}
+	return false
+}
+
+// Feature is an ability a scenario may need.
+type Feature string
+
+// The features. Hold, Restart, ScaleToZero, Objectives, Metrics are the catalogue's "needs"; the rest are optional abilities of
+// the router itself.
+const (
+	Hold        Feature = "hold"          // responses can be held and released one by one at the model server
+	Restart     Feature = "restart"       // the system can be started, stopped and reconfigured
+	ScaleToZero Feature = "scale-to-zero" // endpoints can be added and removed
+	Objectives  Feature = "kube-objects"  // InferenceObjectives, real or from a file
+	Metrics     Feature = "metrics"       // the router's metrics page
+	Subset      Feature = "subset"        // the data plane passes subset hints
+	Holdback    Feature = "holdback"      // priority-holdback-policy
+	Eviction    Feature = "eviction"      // flowControl.enableEviction
+	Stages      Feature = "stages"        // prefill/decode saturation
+)
+
+// UnsupportedError is a configuration that the implementation cannot express.
+type UnsupportedError struct{ Feature Feature }
+
+func (e *UnsupportedError) Error() string {
+	return fmt.Sprintf("feature %q is not supported", e.Feature)
+}
+
+// Configuration is what a scenario wants the router and its model servers to be.
+type Configuration struct {
+	Endpoints  []Endpoint     `json:"endpoints"`
+	Objectives map[string]int `json:"objectives,omitempty"` // InferenceObjective name -> spec.priority
+	Detector   Detector       `json:"detector"`
+	Ceiling    Ceiling        `json:"ceiling"`
+	Bands      []Band         `json:"bands,omitempty"`
+	// MaxRequests and MaxBytes are the global limits; 0: unset.
+	MaxRequests int64 `json:"maxRequests,omitempty"`
+	MaxBytes    int64 `json:"maxBytes,omitempty"`
+	// TTL is defaultRequestTTL; 0: unset. NoEndpointTTL is noEndpointRequestTTL; 0: unset.
+	TTL           time.Duration `json:"ttlNs,omitempty"`
+	NoEndpointTTL time.Duration `json:"noEndpointTtlNs,omitempty"`
+	Eviction      bool          `json:"eviction,omitempty"`
+	// Hold makes every model server hold each response until it is released.
+	Hold bool `json:"hold,omitempty"`
+	// Preset names the engine model of the model servers where they do not hold ("" : answer at once).
+	Preset string `json:"preset,omitempty"`
+	// HeldAsWaiting makes the model servers publish the number of held requests as waiting depth ("cap=k under RH").
+	HeldAsWaiting bool `json:"heldAsWaiting,omitempty"`
+	// Raw replaces the rendered EndpointPickerConfig document; for start-up scenarios.
+	Raw string `json:"raw,omitempty"`
+}
+
+// Endpoint is one model server. Role is the value of the label llm-d.ai/role, "" for none.
+type Endpoint struct {
+	Name string `json:"name"`
+	Role string `json:"role,omitempty"`
+	// Out keeps the server out of the pool until an "endpoint-add" step.
+	Out bool `json:"out,omitempty"`
+}
+
+// Detector selects and parametrizes the saturation detector; Kind "" leaves the router's default.
+type Detector struct {
+	Kind           string        `json:"kind"` // "", "utilization", "concurrency"
+	MaxConcurrency int           `json:"maxConcurrency,omitempty"`
+	QueueDepth     int           `json:"queueDepthThreshold,omitempty"`
+	KVUtil         float64       `json:"kvCacheUtilThreshold,omitempty"`
+	Staleness      time.Duration `json:"metricsStalenessThresholdNs,omitempty"`
+	Headroom       float64       `json:"headroom,omitempty"`
+}
+
+// Ceiling selects the usage-limit policy; Kind "" leaves the router's default.
+type Ceiling struct {
+	Kind      string  `json:"kind"` // "", "static", "holdback"
+	Threshold float64 `json:"threshold,omitempty"`
+	Min       float64 `json:"minCeiling,omitempty"`
+	Max       float64 `json:"maxCeiling,omitempty"`
+}
+
+// Band is one priority band; empty policy names leave the router's default. Limits of 0 are unset.
+type Band struct {
+	Priority    int    `json:"priority"`
+	MaxRequests int64  `json:"maxRequests,omitempty"`
+	MaxBytes    int64  `json:"maxBytes,omitempty"`
+	Fairness    string `json:"fairness,omitempty"` // "", "round-robin", "global-strict"
+	Ordering    string `json:"ordering,omitempty"` // "", "fcfs", "edf", "slo-deadline"
+}
