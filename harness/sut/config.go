@@ -5,6 +5,7 @@ package sut
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/llm-weir/weir/harness/evidence"
@@ -23,26 +24,10 @@ type System interface {
 }
 
 // Implementation is who is judged.
-type Implementation struct {
-	Organization string    `json:"organization" yaml:"organization"`
-	Project      string    `json:"project" yaml:"project"`
-	Version      string    `json:"version" yaml:"version"`
-	URL          string    `json:"url" yaml:"url"`
-	Contact      []string  `json:"contact" yaml:"contact"`
-	Environment  string    `json:"environment" yaml:"environment"` // virtual, local, ...
-	Clock        string    `json:"clock" yaml:"clock"`             // virtual or real
-	Features     []Feature `json:"features" yaml:"features"`
-}
+type Implementation = evidence.Implementation
 
-// Has tells whether the implementation declares f.
-func (i Implementation) Has(f Feature) bool {
-	for _, g := range i.Features {
-		if f == g {
-			return true
-		}
-	}
-	return false
-}
+// Supports tells whether the implementation declares f.
+func Supports(i Implementation, f Feature) bool { return slices.Contains(i.Features, string(f)) }
 
 // Feature is an ability a scenario may need.
 type Feature string

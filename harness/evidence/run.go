@@ -1,0 +1,88 @@
+package evidence
+
+import "sort"
+
+// Run is the evidence of one scenario.
+type Run struct {
+	Scenario  string
+	Clients   []Client
+	Backends  []Backend // by arrival
+	Decisions []Decision
+	Samples   []Sample
+	Steps     []Step // by index
+	Processes []Process
+}
+
+// ClientByID finds the record of a request.
+func (r *Run) ClientByID(id string) (Client, bool) {
+	for _, c := range r.Clients {
+		if c.ID == id {
+			return c, true
+		}
+	}
+	return Client{}, false
+}
+
+// BackendByID finds the first arrival of a request at any model server.
+func (r *Run) BackendByID(id string) (Backend, bool) {
+	for _, b := range r.Backends {
+		if b.ID == id {
+			return b, true
+		}
+	}
+	return Backend{}, false
+}
+
+// StepByMark finds the last step of that mark.
+func (r *Run) StepByMark(mark string) (Step, bool) {
+	for i := len(r.Steps) - 1; i >= 0; i-- {
+		if r.Steps[i].Mark == mark {
+			return r.Steps[i], true
+		}
+	}
+	return Step{}, false
+}
+
+// StepsByMark lists all steps of that mark in order.
+func (r *Run) StepsByMark(mark string) []Step {
+	var out []Step
+	for _, s := range r.Steps {
+		if s.Mark == mark {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// InFlight counts the requests inside the model servers at instant t, per endpoint and in all. The model server is the only
+// truth about how many run at once (INV-09).
+func (r *Run) InFlight(t int64) (perEndpoint map[string]int, total int) {
+	perEndpoint = map[string]int{}
+	for _, b := range r.Backends {
+		if b.Arrival != Never && b.Arrival <= t && (b.End == Never || b.End > t) {
+			perEndpoint[b.Endpoint]++
+			total++
+		}
+	}
+	return perEndpoint, total
+}
+
+// Sort brings the records into their canonical order.
+func (r *Run) Sort() {
+	sort.SliceStable(r.Clients, func(i, j int) bool {
+		a, b := r.Clients[i], r.Clients[j]
+		if a.Intended != b.Intended {
+			return a.Intended < b.Intended
+		}
+		return a.ID < b.ID
+	})
+	sort.SliceStable(r.Backends, func(i, j int) bool {
+		a, b := r.Backends[i], r.Backends[j]
+		if a.Arrival != b.Arrival {
+			return a.Arrival < b.Arrival
+		}
+		return a.ID < b.ID
+	})
+	sort.SliceStable(r.Decisions, func(i, j int) bool { return r.Decisions[i].At < r.Decisions[j].At })
+	sort.SliceStable(r.Steps, func(i, j int) bool { return r.Steps[i].Index < r.Steps[j].Index })
+}
