@@ -25,6 +25,7 @@ type Manifest struct {
 	SkewBoundNs      int64           `json:"skewBoundNs"`
 	Host             Host            `json:"host"`
 	Scenarios        []ScenarioEntry `json:"scenarios"` // in catalogue order
+	Excluded         []Exclusion     `json:"excluded"`  // requirements that the profile does not judge
 	RunChecks        []CheckEntry    `json:"runChecks"` // checks over all scenarios together
 	Complete         bool            `json:"complete"`  // false: the run was interrupted; what is here is what was seen
 	Files            []FileEntry     `json:"files"`     // sorted by name
@@ -56,11 +57,19 @@ type ScenarioEntry struct {
 	Hash         string       `json:"hash"` // sha256 of configuration, script and checks as JSON
 	Requirements []string     `json:"requirements"`
 	Checks       []CheckEntry `json:"checks"`
+	// Gated scenarios count requests behind a closed gate: where the activation probe fails they show nothing (INV-01).
+	Gated bool `json:"gated"`
 	// NotApplicable names the feature or profile that rules the scenario out; Error is a failure of the harness or of the system
 	// to come up. At most one is set; both empty means it was played.
 	NotApplicable string `json:"notApplicable,omitempty"`
 	Error         string `json:"error,omitempty"`
 	DurationNs    int64  `json:"durationNs"`
+}
+
+// Exclusion is a requirement that scenarios of the run carry and the profile does not judge.
+type Exclusion struct {
+	Requirement string `json:"requirement"`
+	Why         string `json:"why"`
 }
 
 // CheckEntry is one check with its parameters as they were fixed before the run.

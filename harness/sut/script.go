@@ -23,7 +23,7 @@ const (
 	OpPlug     Op = "plug"            // send the requests Spacing apart and wait until each has arrived at a model server
 	OpQueue    Op = "queue"           // send the requests Spacing apart; after each, wait until the router shows it as queued, or for Quiet
 	OpStep     Op = "step"            // Count times: release the oldest held request, wait up to Limit for the next arrival
-	OpRelease  Op = "release"         // release the named requests at their model servers
+	OpRelease  Op = "release"         // release the named requests, or the oldest one held at Endpoint
 	OpDrain    Op = "drain"           // release whatever is held or arrives until every request sent so far has ended
 	OpCancel   Op = "cancel"          // disconnect the named clients
 	OpQuiet    Op = "quiet"           // watch for Quiet; evidence only

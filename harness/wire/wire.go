@@ -56,6 +56,9 @@ const (
 	HeaderHoldAfter = "x-weir-hold-after"
 	// HeaderPassHold asks a holding model server not to hold this one request.
 	HeaderPassHold = "x-weir-pass-hold"
+	// HeaderOutputTokens tells the simulator the true output length in tokens, which a client of a real server cannot know and no
+	// router may use.
+	HeaderOutputTokens = "x-weir-output-tokens"
 	// HeaderServedBy is the endpoint name with which the simulator answers.
 	HeaderServedBy = "x-weir-served-by"
 	// HeaderSubset asks weir's gateway to put a comma-separated list of "ip:port" into the subset metadata, as a data plane with

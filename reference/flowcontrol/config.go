@@ -1,6 +1,11 @@
 package flowcontrol
 
-import "time"
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
 
 // Config is everything flow control can be told. Zero values mean what is said beside them; epconfig fills in the defaults of a
 // contract, so that no default hides in here.
@@ -85,7 +90,7 @@ const (
 // CeilingConfig selects the usage-limit policy: up to which saturation each band may dispatch.
 type CeilingConfig struct {
 	Kind      CeilingKind
-	Threshold float64 // Static
+	Threshold float64 // Static; at 0 nothing is ever dispatched, above 1 the pool is overcommitted
 	Min       float64 // Holdback: ceiling of the lowest band
 	Max       float64 // Holdback: ceiling of the highest band
 	ByValue   bool    // Holdback: spread by priority value instead of by rank
@@ -99,3 +104,67 @@ const (
 	Static   CeilingKind = iota // one threshold for every band
 	Holdback                    // linear from Max for the highest band to Min for the lowest
 )
+
+// Validate says everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(c.MaxRequests >= 0, "global MaxRequests must be non-negative, got %d", c.MaxRequests)
+	check(c.MaxBytes >= 0, "global MaxBytes must be non-negative, got %d", c.MaxBytes)
+	check(c.TTL >= 0, "TTL cannot be negative, but got %v", c.TTL)
+	check(c.NoEndpointTTL >= 0, "NoEndpointTTL cannot be negative, but got %v", c.NoEndpointTTL)
+	check(c.FlowIdle >= 0, "FlowIdle cannot be negative, but got %v", c.FlowIdle)
+	check(c.BandIdle >= 0, "BandIdle cannot be negative, but got %v", c.BandIdle)
+	seen := make(map[int]bool)
+	for _, b := range c.Bands {
+		check(!seen[b.Priority], "duplicate priority level %d", b.Priority)
+		seen[b.Priority] = true
+		b.check(fmt.Sprintf("band %d", b.Priority), check)
+	}
+	c.DefaultBand.check("default band", check)
+	c.DefaultNegativeBand.check("default negative band", check)
+	c.Detector.check(check)
+	c.Ceiling.check(check)
+	return errors.Join(errs...)
+}
+
+type checker = func(ok bool, format string, args ...any)
+
+func (b BandConfig) check(name string, check checker) {
+	check(b.MaxRequests >= 0, "%s: MaxRequests must be non-negative, got %d", name, b.MaxRequests)
+	check(b.MaxBytes >= 0, "%s: MaxBytes must be non-negative, got %d", name, b.MaxBytes)
+	check(b.Fairness <= RoundRobin, "%s: unknown fairness policy %d", name, b.Fairness)
+	check(b.Ordering <= SLODeadline, "%s: unknown ordering policy %d", name, b.Ordering)
+}
+
+func (d DetectorConfig) check(check checker) {
+	switch d.Kind {
+	case Utilization:
+		check(d.QueueDepth > 0, "utilization detector: QueueDepth must be positive, got %d", d.QueueDepth)
+		check(d.KVUtil > 0 && d.KVUtil <= 1, "utilization detector: KVUtil must be in (0,1], got %v", d.KVUtil)
+		check(d.Staleness > 0, "utilization detector: Staleness must be positive, got %v", d.Staleness)
+	case Concurrency:
+		check(d.MaxConcurrency > 0, "concurrency detector: MaxConcurrency must be positive, got %d", d.MaxConcurrency)
+	default:
+		check(false, "unknown detector %d", d.Kind)
+	}
+	check(d.Headroom >= 0 && !math.IsInf(d.Headroom, 0), "detector: Headroom must be finite and non-negative, got %v", d.Headroom)
+}
+
+func (c CeilingConfig) check(check checker) {
+	switch c.Kind {
+	case Static:
+		// The documented range (0,1] is not enforced by routers: 0 never opens, above 1 overcommits (spec/endpoint-picker.md §3.4).
+		check(!math.IsNaN(c.Threshold), "static ceiling: Threshold is not a number")
+	case Holdback:
+		check(c.Min >= 0 && c.Min < 1, "holdback ceiling: Min must be in [0,1), got %v", c.Min)
+		check(c.Max > 0 && c.Max <= 1, "holdback ceiling: Max must be in (0,1], got %v", c.Max)
+		check(c.Min < c.Max, "holdback ceiling: Min %v must be below Max %v", c.Min, c.Max)
+	default:
+		check(false, "unknown ceiling policy %d", c.Kind)
+	}
+}

@@ -1,5 +1,11 @@
 package scheduling
 
+import (
+	"errors"
+	"fmt"
+	"math"
+)
+
 // Config is the one scheduling profile.
 type Config struct {
 	Scorers      []Scorer
@@ -26,3 +32,21 @@ const (
 	ActiveRequests                    // min-max inverse of the picker's own in-flight count
 	PrefixCache                       // accepted; scores 0 until prefixes are indexed
 )
+
+// Validate says everything that is wrong with the configuration.
+func (c Config) Validate() error {
+	var errs []error
+	for i, s := range c.Scorers {
+		if s.Kind > PrefixCache {
+			errs = append(errs, fmt.Errorf("scorer %d: unknown kind %d", i, s.Kind))
+		}
+		// A weight that is not finite would make every total equal or incomparable.
+		if !(s.Weight >= 0 && s.Weight <= math.MaxFloat64) {
+			errs = append(errs, fmt.Errorf("scorer %d: Weight must be finite and non-negative, got %v", i, s.Weight))
+		}
+	}
+	if c.MaxEndpoints < 0 {
+		errs = append(errs, fmt.Errorf("MaxEndpoints must be non-negative, got %d", c.MaxEndpoints))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,323 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/verdict"
+)
+
+func sortedKeys[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	sort.Strings(out)
+	return out
+}
+
+// refused: each of IDs ends with Status (and Reason), no sooner than Min and no later than Max after it was sent (after the start of
+// step After, if named), and is never seen at a model server. Mode "any" leaves the status open. Engaged if Waiting were pending when
+// each of IDs was refused, if Count requests were in flight then, and if IDs were still pending at the end of step Mark, if named.
+func refused(s Spec, r *evidence.Run) finding {
+	if s.Mark != "" {
+		m, f := mark(r, s.Mark)
+		if f != nil {
+			return *f
+		}
+		if why, id := earlyRefusal(s, r, m.End); why != "" {
+			return fail(id+" too early", why, id)
+		}
+		if why, id := allPending(r, s.IDs, m.End); why != "" {
+			return notEngaged(why, id)
+		}
+	}
+	var from int64
+	if s.After != "" {
+		m, f := mark(r, s.After)
+		if f != nil {
+			return *f
+		}
+		if why, id := allPending(r, s.IDs, m.Start); why != "" {
+			return notEngaged(why, id)
+		}
+		from = m.Start
+	}
+	if s.Status == 0 && s.Mode != "any" {
+		return finding{kind: verdict.NotApplicable, figure: "not stated", why: "the profile states no status for this case"}
+	}
+	latest := int64(0)
+	for _, id := range s.IDs {
+		c, ok := r.ClientByID(id)
+		if !ok || c.Sent == evidence.Never {
+			return notEngaged(id+" was not sent", id)
+		}
+		if f := refusedEngaged(s, r, c); f != nil {
+			return *f
+		}
+		if f := refusedAnswer(s, r, c); f != nil {
+			return *f
+		}
+		start := c.Sent
+		if s.After != "" {
+			start = from
+		}
+		took := c.End - start
+		if took < int64(s.Min) {
+			return fail("after "+ms(took), fmt.Sprintf("%s was refused after %s, not before %s", id, ms(took), s.Min), id)
+		}
+		if s.Max > 0 && took > int64(s.Max) {
+			return fail("after "+ms(took), fmt.Sprintf("%s was refused after %s, at the latest after %s", id, ms(took), s.Max), id)
+		}
+		latest = max(latest, took)
+	}
+	if len(s.IDs) == 0 {
+		return notEngaged("no request to look at")
+	}
+	c, _ := r.ClientByID(s.IDs[0])
+	return pass(answer(c)+" after "+ms(latest), fmt.Sprintf("%d pending, %d in flight", len(s.Waiting), s.Count), s.IDs...)
+}
+
+// earlyRefusal finds a request that was refused before the instant until which it had to wait.
+func earlyRefusal(s Spec, r *evidence.Run, until int64) (why, id string) {
+	for _, id := range s.IDs {
+		c, ok := r.ClientByID(id)
+		if ok && c.Outcome == evidence.Refused && c.End <= until && c.End-c.Sent < int64(s.Min) {
+			return fmt.Sprintf("%s was refused after %s with %s, not before %s", id, ms(c.End-c.Sent), answer(c), s.Min), id
+		}
+	}
+	return "", ""
+}
+
+func refusedEngaged(s Spec, r *evidence.Run, c evidence.Client) *finding {
+	// A request that was answered by a model server was not refused by the router; that is the verdict, not a lack of engagement.
+	if c.Outcome != evidence.Refused || c.End == evidence.Never {
+		return nil
+	}
+	for _, id := range s.Waiting {
+		if why := pendingAt(r, id, c.End-1); why != "" {
+			f := notEngaged(why+" when "+c.ID+" was refused", id)
+			return &f
+		}
+	}
+	if _, total := r.InFlight(c.End - 1); total < s.Count {
+		f := notEngaged(fmt.Sprintf("%d in flight when %s was refused, %d are needed", total, c.ID, s.Count), c.ID)
+		return &f
+	}
+	return nil
+}
+
+func refusedAnswer(s Spec, r *evidence.Run, c evidence.Client) *finding {
+	want := fmt.Sprint(s.Status)
+	if s.Mode == "any" {
+		want = "any status"
+	}
+	if s.Reason != "" {
+		want += " " + s.Reason
+	}
+	var f finding
+	switch b, seen := r.BackendByID(c.ID); {
+	case seen:
+		f = fail(c.ID+" was dispatched", fmt.Sprintf("expected a refusal with %s, but it reached model server %s", want, b.Endpoint), c.ID)
+	case c.Outcome != evidence.Refused:
+		f = fail(answer(c), fmt.Sprintf("expected a refusal with %s, %s ended as %s %s", want, c.ID, answer(c), c.Error), c.ID)
+	case s.Mode != "any" && c.Status != s.Status, s.Reason != "" && c.Reason != s.Reason:
+		f = fail(answer(c), fmt.Sprintf("expected %s, %s got %s", want, c.ID, answer(c)), c.ID)
+	default:
+		return nil
+	}
+	return &f
+}
+
+// reasons: the first of each of Groups was refused, each names a reason from Reasons, and the groups' reasons differ.
+func reasons(s Spec, r *evidence.Run) finding {
+	seen := map[string]string{}
+	var got []string
+	for _, g := range s.Groups {
+		for _, id := range g {
+			c, ok := r.ClientByID(id)
+			if !ok || c.Outcome != evidence.Refused {
+				return notEngaged(id+" was not refused", id)
+			}
+			if _, served := r.BackendByID(id); served {
+				return notEngaged(id+" was refused by a model server, not by the router", id)
+			}
+			if c.Reason == "" {
+				return fail("no reason", fmt.Sprintf("%s was refused with %d and names no reason", id, c.Status), id)
+			}
+			if !slices.Contains(s.Reasons, c.Reason) {
+				return fail(c.Reason, fmt.Sprintf("reason %q of %s is not in the profile's list", c.Reason, id), id)
+			}
+		}
+		c, _ := r.ClientByID(g[0])
+		if other, dup := seen[c.Reason]; dup {
+			return fail(c.Reason, fmt.Sprintf("%s and %s were refused for different causes with the same reason %q", other, g[0], c.Reason), other, g[0])
+		}
+		seen[c.Reason] = g[0]
+		got = append(got, c.Reason)
+	}
+	if len(got) < 2 {
+		return notEngaged("fewer than two kinds of refusal")
+	}
+	return pass(strings.Join(got, ", "), fmt.Sprintf("%d causes", len(got)))
+}
+
+// completed: IDs end as completed with 200; with Min each was held at least that long, so that the wait limit would have struck.
+func completed(s Spec, r *evidence.Run) finding {
+	for _, id := range s.IDs {
+		c, ok := r.ClientByID(id)
+		if !ok || c.Sent == evidence.Never {
+			return notEngaged(id+" was not sent", id)
+		}
+		if c.Outcome != evidence.Completed || c.Status != 200 {
+			return fail(answer(c), fmt.Sprintf("expected %s to complete with 200, it ended as %s %s%s", id, answer(c), c.Error, c.Text), id)
+		}
+		b, seen := r.BackendByID(id)
+		if !seen {
+			return fail(id+" has no backend record", "the client got 200, but no model server saw the request", id)
+		}
+		if s.Min > 0 && b.End-b.Arrival < int64(s.Min) {
+			return notEngaged(fmt.Sprintf("%s ran only %s", id, ms(b.End-b.Arrival)), id)
+		}
+	}
+	if len(s.IDs) == 0 {
+		return notEngaged("no request to look at")
+	}
+	return pass(fmt.Sprintf("%d completed", len(s.IDs)), "", s.IDs...)
+}
+
+// aborted: the client left while the request was inside a model server, and the server saw it aborted no later than Within after.
+func aborted(s Spec, r *evidence.Run) finding {
+	worst := int64(0)
+	for _, id := range s.IDs {
+		c, ok := r.ClientByID(id)
+		if !ok || c.Outcome != evidence.ClientCancelled {
+			return notEngaged(id+" was not cancelled by its client", id)
+		}
+		b, ok := r.BackendByID(id)
+		if !ok || b.Arrival > c.End {
+			return notEngaged(id+" was not at a model server when its client left", id)
+		}
+		if b.Ending != evidence.Aborted {
+			return fail(id+" "+b.Ending, fmt.Sprintf("the client left, but the model server recorded %q", b.Ending), id)
+		}
+		if d := b.End - c.End; d > int64(s.Within) {
+			return fail("after "+ms(d), fmt.Sprintf("%s was aborted %s after its client left, at the latest after %s", id, ms(d), s.Within), id)
+		}
+		worst = max(worst, b.End-c.End)
+	}
+	if len(s.IDs) == 0 {
+		return notEngaged("no request to look at")
+	}
+	return pass("aborted after "+ms(max(worst, 0)), fmt.Sprintf("%d in flight when their clients left", len(s.IDs)), s.IDs...)
+}
+
+// undisturbed: IDs run at their model servers through step Mark and complete, while Waiting are pending all the time.
+func undisturbed(s Spec, r *evidence.Run) finding {
+	m, f := mark(r, s.Mark)
+	if f != nil {
+		return *f
+	}
+	for _, id := range s.IDs {
+		b, ok := r.BackendByID(id)
+		if !ok || b.Arrival > m.Start {
+			return notEngaged(id+" was not in flight", id)
+		}
+	}
+	for _, id := range s.Waiting {
+		if c, ok := r.ClientByID(id); !ok || c.Sent == evidence.Never || c.Sent > m.Start {
+			return notEngaged(id+" was not sent", id)
+		}
+	}
+	for _, id := range s.IDs {
+		b, _ := r.BackendByID(id)
+		if b.End != evidence.Never && b.End <= m.End || b.Ending == evidence.Aborted {
+			return fail(id+" "+b.Ending, fmt.Sprintf("%s was stopped (%s) although it must go on", id, b.Ending), id)
+		}
+		if c, _ := r.ClientByID(id); c.Outcome != evidence.Completed {
+			return fail(answer(c), fmt.Sprintf("%s must complete, it ended as %s", id, answer(c)), id)
+		}
+	}
+	if why, id := allPending(r, s.Waiting, m.End); why != "" {
+		return fail(id+" did not wait", "expected it pending while the others ran, but "+why, id)
+	}
+	return pass(fmt.Sprintf("%d ran on for %s", len(s.IDs), ms(m.End-m.Start)), fmt.Sprintf("%d pending above them", len(s.Waiting)), s.IDs...)
+}
+
+// evicted: exactly Count of IDs are stopped in flight with Status and Reason and aborted at the model server, no later than Max after
+// the first of Then was sent; then Then arrive. Engaged if Count+... of IDs were in flight and Then was sent afterwards.
+func evicted(s Spec, r *evidence.Run) finding {
+	if len(s.Then) == 0 {
+		return notEngaged("no demand")
+	}
+	demand, ok := r.ClientByID(s.Then[0])
+	if !ok || demand.Sent == evidence.Never {
+		return notEngaged(s.Then[0]+" was not sent", s.Then[0])
+	}
+	for _, id := range s.IDs {
+		if b, ok := r.BackendByID(id); !ok || b.Arrival > demand.Sent {
+			return notEngaged(id+" was not in flight when the demand came", id)
+		}
+	}
+	var victims []string
+	for _, id := range s.IDs {
+		c, _ := r.ClientByID(id)
+		b, _ := r.BackendByID(id)
+		if c.Outcome == evidence.Completed {
+			continue
+		}
+		victims = append(victims, id)
+		if c.Status != s.Status || c.Reason != s.Reason {
+			return fail(answer(c), fmt.Sprintf("expected the victim %s to end with %d %s, got %s", id, s.Status, s.Reason, answer(c)), id)
+		}
+		if b.Ending != evidence.Aborted {
+			return fail(id+" "+b.Ending, "the victim was not aborted at its model server", id)
+		}
+		if d := c.End - demand.Sent; d > int64(s.Max) {
+			return fail("after "+ms(d), fmt.Sprintf("the victim was stopped %s after the demand came, at the latest after %s", ms(d), s.Max), id)
+		}
+	}
+	if len(victims) != s.Count {
+		return fail(fmt.Sprintf("%d victims", len(victims)), fmt.Sprintf("expected exactly %d of %s to be stopped, got %s", s.Count, list(s.IDs), list(victims)), victims...)
+	}
+	for _, id := range s.Then {
+		b, ok := r.BackendByID(id)
+		if !ok || b.Arrival-demand.Sent > int64(s.Max) {
+			return fail(id+" was not served", fmt.Sprintf("the demand must take the freed capacity within %s", s.Max), id)
+		}
+	}
+	return pass(fmt.Sprintf("%d evicted with %d %s", len(victims), s.Status, s.Reason), fmt.Sprintf("%d in flight, demand blocked", len(s.IDs)), append(victims, s.Then...)...)
+}
+
+// startup: the document Valid comes up, and each of Cases is refused with a non-zero exit within Max, naming its text.
+func startup(s Spec, r *evidence.Run) finding {
+	by := map[string]evidence.Process{}
+	for _, p := range r.Processes {
+		by[p.Case] = p
+	}
+	v, ok := by[s.Valid]
+	if !ok || !v.Started {
+		return notEngaged("the same document without the error does not start: "+v.Text, s.Valid)
+	}
+	names := sortedKeys(s.Cases)
+	for _, n := range names {
+		p, ok := by[n]
+		switch {
+		case !ok:
+			return notEngaged("case "+n+" was not tried", n)
+		case p.Started:
+			return fail(n+" started", fmt.Sprintf("a document with the mistake %q must not start", s.Cases[n]), n)
+		case p.ExitCode == 0:
+			return fail(n+" exit 0", "a refused document must end the process with a non-zero status", n)
+		case p.Duration > int64(s.Max):
+			return fail(n+" after "+ms(p.Duration), fmt.Sprintf("the refusal must come within %s", time.Duration(s.Max)), n)
+		case !strings.Contains(p.Text, s.Cases[n]):
+			return fail(n+" unnamed", fmt.Sprintf("the refusal must name %q, it says: %s", s.Cases[n], p.Text), n)
+		}
+	}
+	return pass(fmt.Sprintf("%d documents refused by name", len(names)), "the valid document starts", names...)
+}

@@ -1,0 +1,278 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/llm-weir/weir/harness/evidence"
+)
+
+// order: Groups must arrive at the model servers set after set. Engaged if every request was pending and unseen at the end of step
+// Mark, so that the router had the free choice among all of them (Waiting narrows that to the ones that were there then).
+func order(s Spec, r *evidence.Run) finding {
+	ids := flatten(s.Groups)
+	m, f := mark(r, s.Mark)
+	if f != nil {
+		return *f
+	}
+	there := ids
+	if len(s.Waiting) > 0 {
+		there = s.Waiting
+	}
+	if why, id := allPending(r, there, m.End); why != "" {
+		return notEngaged(why+" when the queue should have been complete", id)
+	}
+	got := arrivalOrder(r, ids)
+	engaged := fmt.Sprintf("%d requests queued before the first release", len(there))
+	at := 0
+	for _, g := range s.Groups {
+		for range g {
+			if at >= len(got) {
+				return fail(fmt.Sprintf("%d of %d dispatched", len(got), len(ids)),
+					fmt.Sprintf("expected %s, got only %s", groupList(s.Groups), list(got)), missing(ids, got)...)
+			}
+			if !slices.Contains(g, got[at]) {
+				return fail(fmt.Sprintf("place %d: %s", at+1, got[at]),
+					fmt.Sprintf("expected %s, got %s", groupList(s.Groups), list(got)), got[at])
+			}
+			at++
+		}
+	}
+	return pass(fmt.Sprintf("%d in order", len(got)), engaged, got...)
+}
+
+func missing(all, got []string) []string {
+	var out []string
+	for _, id := range all {
+		if !slices.Contains(got, id) {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// waiting: IDs stay pending and unseen to the end of step Mark, while Count requests (per endpoint: Counts) are in flight at its start.
+func waiting(s Spec, r *evidence.Run) finding {
+	m, f := mark(r, s.Mark)
+	if f != nil {
+		return *f
+	}
+	if why := lessInFlight(s, r, m.Start); why != "" {
+		return notEngaged(why)
+	}
+	for _, id := range s.IDs {
+		c, ok := r.ClientByID(id)
+		if !ok || c.Sent == evidence.Never || c.Sent > m.Start {
+			return notEngaged(id+" was not sent before step "+s.Mark, id)
+		}
+		if why := pendingAt(r, id, m.End); why != "" {
+			return fail(id+" did not wait", "expected it pending and unseen until "+s.Mark+" ended, but "+why, id)
+		}
+	}
+	return pass(fmt.Sprintf("%d waited %s", len(s.IDs), ms(m.End-m.Start)), inFlightText(s), s.IDs...)
+}
+
+// lessInFlight says what is missing for "Count (Counts) in flight at t"; more than asked for is no lack of engagement.
+func lessInFlight(s Spec, r *evidence.Run, t int64) string {
+	per, total := r.InFlight(t)
+	if total < s.Count {
+		return fmt.Sprintf("%d in flight at the model servers, %d are needed", total, s.Count)
+	}
+	for _, e := range sortedKeys(s.Counts) {
+		if per[e] != s.Counts[e] {
+			return fmt.Sprintf("%d in flight at %s, %d are needed", per[e], e, s.Counts[e])
+		}
+	}
+	return ""
+}
+
+func inFlightText(s Spec) string {
+	if s.Count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d in flight at the model servers", s.Count)
+}
+
+// inFlight: at the end of step Mark exactly Count requests (per endpoint: Counts) are inside the model servers, while Waiting are
+// pending and unseen. Engaged if Waiting were sent, so that there was demand above the limit.
+func inFlight(s Spec, r *evidence.Run) finding {
+	m, f := mark(r, s.Mark)
+	if f != nil {
+		return *f
+	}
+	for _, id := range s.Waiting {
+		if c, ok := r.ClientByID(id); !ok || c.Sent == evidence.Never || c.Sent > m.Start {
+			return notEngaged("no demand above the limit: "+id+" was not sent", id)
+		}
+	}
+	per, total := r.InFlight(m.End)
+	for _, e := range sortedKeys(s.Counts) {
+		if per[e] != s.Counts[e] {
+			return fail(fmt.Sprintf("%d at %s", per[e], e), fmt.Sprintf("expected %d in flight at %s, saw %d", s.Counts[e], e, per[e]))
+		}
+	}
+	if total != s.Count {
+		return fail(fmt.Sprintf("%d in flight", total), fmt.Sprintf("expected exactly %d in flight at the model servers, saw %d", s.Count, total), s.Waiting...)
+	}
+	for _, id := range s.Waiting {
+		if why := pendingAt(r, id, m.End); why != "" {
+			return fail(id+" did not wait", "expected it pending and unseen above the limit, but "+why, id)
+		}
+	}
+	return pass(fmt.Sprintf("%d in flight, %d waiting", total, len(s.Waiting)), fmt.Sprintf("demand of %d above the limit", len(s.Waiting)), s.Waiting...)
+}
+
+// arrives: IDs arrive at a model server no later than Within after they were sent, or after the start of step After. With After they
+// must have been pending then (otherwise nothing waited). Waiting must still be pending at the last of these arrivals.
+func arrives(s Spec, r *evidence.Run) finding {
+	worst := int64(0)
+	last := int64(0)
+	for _, id := range s.IDs {
+		c, ok := r.ClientByID(id)
+		if !ok || c.Sent == evidence.Never {
+			return notEngaged(id+" was not sent", id)
+		}
+		from := c.Sent
+		if s.After != "" {
+			m, f := mark(r, s.After)
+			if f != nil {
+				return *f
+			}
+			if why := pendingAt(r, id, m.Start); why != "" {
+				return notEngaged(why+" before capacity was freed", id)
+			}
+			from = m.Start
+		}
+		b, ok := r.BackendByID(id)
+		if !ok {
+			return fail(id+" never arrived", fmt.Sprintf("expected at a model server within %s, client saw: %s", s.Within, answer(c)), id)
+		}
+		if d := b.Arrival - from; d > int64(s.Within) {
+			return fail(id+" after "+ms(d), fmt.Sprintf("expected at a model server within %s", s.Within), id)
+		} else if d > worst {
+			worst = d
+		}
+		last = max(last, b.Arrival)
+	}
+	for _, id := range s.Waiting {
+		if why := pendingAt(r, id, last); why != "" {
+			return fail(id+" did not wait", "expected it pending while the others were served, but "+why, id)
+		}
+	}
+	return pass("arrived after "+ms(worst), fmt.Sprintf("%d requests", len(s.IDs)), s.IDs...)
+}
+
+// neverServed: IDs are never seen at a model server although Then are; all of them were pending at the end of step Mark.
+func neverServed(s Spec, r *evidence.Run) finding {
+	m, f := mark(r, s.Mark)
+	if f != nil {
+		return *f
+	}
+	if why, id := allPending(r, append(slices.Clone(s.IDs), s.Then...), m.End); why != "" {
+		return notEngaged(why, id)
+	}
+	for _, id := range s.IDs {
+		if b, ok := r.BackendByID(id); ok {
+			return fail(id+" was dispatched", fmt.Sprintf("it had left the queue, but reached model server %s", b.Endpoint), id)
+		}
+	}
+	for _, id := range s.Then {
+		if _, ok := r.BackendByID(id); !ok {
+			return fail(id+" never arrived", "the request behind the one that left must be served", id)
+		}
+	}
+	return pass(fmt.Sprintf("%d never dispatched", len(s.IDs)), "pending before the client left", s.IDs...)
+}
+
+// onePerRelease: each release of step Mark is followed by exactly one arrival before the step ends, as long as anything waits.
+func onePerRelease(s Spec, r *evidence.Run) finding {
+	steps := r.StepsByMark(s.Mark)
+	if len(steps) < s.Needed {
+		return notEngaged(fmt.Sprintf("%d of %d releases were made", len(steps), s.Needed))
+	}
+	for i, st := range steps {
+		if i >= s.Needed {
+			break
+		}
+		waitingThen := 0
+		for _, id := range s.IDs {
+			if pendingAt(r, id, st.Start) == "" {
+				waitingThen++
+			}
+		}
+		if waitingThen == 0 {
+			return notEngaged(fmt.Sprintf("nothing waited at release %d", i+1))
+		}
+		n := 0
+		for _, b := range r.Backends {
+			if b.Arrival > st.Start && b.Arrival <= st.End {
+				n++
+			}
+		}
+		if n != 1 {
+			return fail(fmt.Sprintf("%d arrivals", n), fmt.Sprintf("release %d of one request was followed by %d arrivals within %s, expected exactly one", i+1, n, time.Duration(st.End-st.Start)), st.IDs...)
+		}
+	}
+	return pass(fmt.Sprintf("%d releases, one arrival each", s.Needed), "the queue was never empty")
+}
+
+// gate: probes Open pass within Within, probes Closed are unseen for Min and end only because the harness takes them back.
+func gate(s Spec, r *evidence.Run) finding {
+	for _, id := range s.Open {
+		c, ok := r.ClientByID(id)
+		if !ok || c.Sent == evidence.Never {
+			return notEngaged("probe "+id+" was not sent", id)
+		}
+		b, ok := r.BackendByID(id)
+		if !ok {
+			return fail(id+" stayed closed", fmt.Sprintf("the gate should be open, but the probe was not at a model server within %s (client saw: %s)", s.Within, answer(c)), id)
+		}
+		if d := b.Arrival - c.Sent; d > int64(s.Within) {
+			return fail(id+" after "+ms(d), fmt.Sprintf("the gate should be open, but the probe needed longer than %s", s.Within), id)
+		}
+	}
+	for _, id := range s.Closed {
+		c, ok := r.ClientByID(id)
+		if !ok || c.Sent == evidence.Never {
+			return notEngaged("probe "+id+" was not sent", id)
+		}
+		if b, ok := r.BackendByID(id); ok {
+			return fail(id+" passed", fmt.Sprintf("the gate should be closed, but the probe was at model server %s after %s", b.Endpoint, ms(b.Arrival-c.Sent)), id)
+		}
+		if c.Outcome != evidence.ClientCancelled || c.End-c.Sent < int64(s.Min) {
+			return fail(id+" ended by itself", fmt.Sprintf("a closed gate makes the probe wait, but it ended after %s with %s", ms(c.End-c.Sent), answer(c)), id)
+		}
+	}
+	if len(s.Open)+len(s.Closed) == 0 {
+		return notEngaged("no probe")
+	}
+	return pass(fmt.Sprintf("%d open, %d closed as expected", len(s.Open), len(s.Closed)), "scripted values were scraped", append(slices.Clone(s.Open), s.Closed...)...)
+}
+
+// servedBy: each request is served by the endpoint named for it.
+func servedBy(s Spec, r *evidence.Run) finding {
+	if s.Mark != "" {
+		m, f := mark(r, s.Mark)
+		if f != nil {
+			return *f
+		}
+		if why := lessInFlight(s, r, m.End); why != "" {
+			return notEngaged(why)
+		}
+	}
+	ids := sortedKeys(s.Endpoint)
+	if len(ids) == 0 {
+		return notEngaged("no request to look at")
+	}
+	for _, id := range ids {
+		b, ok := r.BackendByID(id)
+		if !ok {
+			return fail(id+" was not served", "expected at "+s.Endpoint[id], id)
+		}
+		if b.Endpoint != s.Endpoint[id] {
+			return fail(id+" at "+b.Endpoint, "expected at "+s.Endpoint[id], id)
+		}
+	}
+	return pass(fmt.Sprintf("%d at the expected endpoint", len(ids)), inFlightText(s), ids...)
+}

@@ -1,0 +1,164 @@
+// Package env is what the environments share: how a script's request looks on the wire, how a metrics page becomes samples, and where
+// a faulty variant of the reference may be put together.
+package env
+
+import (
+	"sort"
+	"strings"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/sut"
+	"github.com/llm-weir/weir/harness/wire"
+	"github.com/llm-weir/weir/loadgen/openai"
+	"github.com/llm-weir/weir/reference/epconfig"
+	"github.com/llm-weir/weir/reference/epp"
+)
+
+// Model is the model name of script requests.
+const Model = "weir-model"
+
+// DefaultPath is where script requests go unless they say otherwise.
+const DefaultPath = "/v1/completions"
+
+// Tamper changes the reference while it is put together, between its parts and never inside them; nil fields change nothing. It makes
+// the mutants of package selfcheck.
+type Tamper struct {
+	Config func(*epconfig.Config)
+	Wiring func(*epp.Wiring)
+}
+
+// Path is the request path of r.
+func Path(r sut.Request) string {
+	if r.Path == "" {
+		return DefaultPath
+	}
+	return r.Path
+}
+
+// Body is the body of r.
+func Body(r sut.Request) []byte {
+	if r.Body != "" {
+		return []byte(r.Body)
+	}
+	tokens := r.MaxTokens
+	if tokens == 0 {
+		tokens = 4
+	}
+	return openai.BuildBody(Path(r), Model, 4, tokens, r.Stream, r.Size)
+}
+
+// Headers are the request headers of r beyond the sender's own. addresses maps endpoint names to ip:port.
+func Headers(scenario string, r sut.Request, addresses func(string) string) map[string]string {
+	h := map[string]string{wire.HeaderID: r.ID, wire.HeaderScenario: scenario}
+	for k, v := range r.Extra {
+		h[strings.ToLower(k)] = v
+	}
+	if r.HoldAfter > 0 {
+		h[wire.HeaderHoldAfter] = itoa(r.HoldAfter)
+	}
+	if r.PassHold {
+		h[wire.HeaderPassHold] = "1"
+	}
+	if len(r.Subset) > 0 {
+		var list []string
+		for _, name := range r.Subset {
+			list = append(list, addresses(name))
+		}
+		h[wire.HeaderSubset] = strings.Join(list, ",")
+	}
+	return h
+}
+
+// Sent is the client record of r before anything is known of its ending.
+func Sent(scenario string, r sut.Request, body []byte) evidence.Client {
+	return evidence.Client{Scenario: scenario, ID: r.ID, Tenant: r.Tenant, Objective: r.Objective, Stream: r.Stream,
+		Intended: evidence.Never, Sent: evidence.Never, Headers: evidence.Never, FirstToken: evidence.Never, LastToken: evidence.Never,
+		End: evidence.Never, Outcome: evidence.Unfinished, RequestBytes: int64(len(body)), BodySHA256: hash(body)}
+}
+
+// Samples flattens the flow-control series of a metrics page, sorted by name and labels; histograms give their count and sum.
+func Samples(families []*dto.MetricFamily, at int64, mark string) []evidence.Sample {
+	var out []evidence.Sample
+	for _, f := range families {
+		name := f.GetName()
+		if !strings.HasPrefix(name, wire.PrefixFlowControl) && !strings.HasPrefix(name, wire.PrefixLegacyFC) {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			add := func(suffix string, v float64) {
+				out = append(out, evidence.Sample{At: at, Mark: mark, Source: "router", Name: name + suffix, Labels: labels, Value: v})
+			}
+			switch {
+			case m.Gauge != nil:
+				add("", m.Gauge.GetValue())
+			case m.Counter != nil:
+				add("", m.Counter.GetValue())
+			case m.Histogram != nil:
+				add("_count", float64(m.Histogram.GetSampleCount()))
+				add("_sum", m.Histogram.GetSampleSum())
+			}
+		}
+	}
+	sort.SliceStable(out, func(i, j int) bool {
+		if out[i].Name != out[j].Name {
+			return out[i].Name < out[j].Name
+		}
+		return labelKey(out[i].Labels) < labelKey(out[j].Labels)
+	})
+	return out
+}
+
+func labelKey(m map[string]string) string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	var b strings.Builder
+	for _, k := range keys {
+		b.WriteString(k + "\x00" + m[k] + "\x00")
+	}
+	return b.String()
+}
+
+// QueueSize adds up the queue-size gauge under its current name, or under its older one where that is all there is.
+func QueueSize(families []*dto.MetricFamily) (int, bool) {
+	for _, name := range []string{wire.PrefixFlowControl + wire.MetricQueueSize, wire.PrefixLegacyFC + wire.MetricQueueSize} {
+		for _, f := range families {
+			if f.GetName() != name {
+				continue
+			}
+			total := 0.0
+			for _, m := range f.GetMetric() {
+				total += m.GetGauge().GetValue()
+			}
+			return int(total), true
+		}
+	}
+	return 0, false
+}
+
+// Features are what the reference under a contract can do.
+func Features(c epconfig.Contract) []string {
+	fs := []sut.Feature{sut.Hold, sut.Restart, sut.ScaleToZero, sut.Objectives, sut.Metrics, sut.Subset}
+	if c.Holdback {
+		fs = append(fs, sut.Holdback)
+	}
+	if c.Eviction {
+		fs = append(fs, sut.Eviction)
+	}
+	if c.Stages {
+		fs = append(fs, sut.Stages)
+	}
+	out := make([]string, len(fs))
+	for i, f := range fs {
+		out[i] = string(f)
+	}
+	return out
+}

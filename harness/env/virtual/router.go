@@ -1,0 +1,263 @@
+package virtual
+
+import (
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/llm-weir/weir/harness/env"
+	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/wire"
+	"github.com/llm-weir/weir/reference/epp"
+	"github.com/llm-weir/weir/reference/extproc"
+	"github.com/llm-weir/weir/reference/picker"
+)
+
+// router is the reference picker and its data plane on the agenda.
+type router struct {
+	st       *stage
+	sys      *System
+	wiring   epp.Wiring
+	metrics  *epp.Metrics
+	pool     []picker.Endpoint
+	calls    map[uint64]*call
+	nextID   uint64
+	tickAt   time.Duration
+	tickSet  bool
+	outs     []picker.Out
+	stopping bool
+}
+
+func newRouter(st *stage, s *System, w epp.Wiring) *router {
+	r := &router{st: st, sys: s, wiring: w, metrics: epp.NewMetrics("virtual", s.loaded), calls: map[uint64]*call{}}
+	var priorities []int
+	for _, name := range sortedKeys(s.cfg.Objectives) {
+		priorities = append(priorities, s.cfg.Objectives[name])
+	}
+	r.step(picker.Event{Kind: picker.SetPriorities, Priorities: priorities})
+	return r
+}
+
+func (r *router) join(sv *server) {
+	r.pool = append(r.pool, picker.Endpoint{ID: sv.id, Name: sv.spec.Name, Address: sv.address, Role: epp.RoleOf(sv.spec.Role)})
+	r.metrics.Endpoints(r.pool)
+	r.step(picker.Event{Kind: picker.SetEndpoint, Endpoint: r.pool[len(r.pool)-1]})
+	sv.inPool = true
+	r.scrape(sv)
+}
+
+func (r *router) leave(sv *server) {
+	for i, e := range r.pool {
+		if e.ID == sv.id {
+			r.pool = append(r.pool[:i:i], r.pool[i+1:]...)
+			sv.inPool = false
+			r.metrics.Endpoints(r.pool)
+			r.step(picker.Event{Kind: picker.RemoveEndpoint, Endpoint: e})
+			return
+		}
+	}
+}
+
+// scrape polls a model server's metrics for as long as it is in the pool.
+func (r *router) scrape(sv *server) {
+	if !sv.inPool {
+		return
+	}
+	began := r.st.now
+	l := sv.load()
+	l.At = began
+	sv.scrapes++
+	r.metrics.Sample(sv.id, l)
+	r.step(picker.Event{Kind: picker.Sample, Endpoint: picker.Endpoint{ID: sv.id}, Load: l})
+	r.st.after(scrapePeriod, func() { r.scrape(sv) })
+}
+
+func (r *router) shutdown() {
+	r.stopping = true
+	r.step(picker.Event{Kind: picker.Shutdown})
+}
+
+// step feeds the machine and carries its decisions out.
+func (r *router) step(ev picker.Event) {
+	outs := r.wiring.Machine.Step(r.st.now, ev, r.outs[:0])
+	r.outs = nil
+	for i := range outs {
+		r.decide(&outs[i])
+	}
+	r.outs = outs[:0]
+	r.metrics.Pressure(r.wiring.Machine.Pressure())
+	if r.wiring.Evictions != nil {
+		r.metrics.Evictions(r.wiring.Evictions())
+	}
+	at, ok := r.wiring.Machine.Deadline()
+	if !ok || r.tickSet && r.tickAt <= at {
+		return
+	}
+	r.tickAt, r.tickSet = at, true
+	r.st.at(at, func() {
+		if r.tickSet && r.st.now >= r.tickAt {
+			r.tickSet = false
+		}
+		r.step(picker.Event{Kind: picker.Tick})
+	})
+}
+
+func (r *router) decide(o *picker.Out) {
+	c := r.calls[o.ID]
+	if c == nil {
+		return
+	}
+	q := &c.request
+	endpoint := ""
+	outcome := o.Outcome
+	switch o.Kind {
+	case picker.Dispatch:
+		if c.dispatched {
+			return
+		}
+		outcome = wire.Dispatched
+		sv := r.st.serverByID(o.Endpoint)
+		c.dispatched = true
+		endpoint = sv.spec.Name
+		r.st.after(hop, func() { c.forward(sv) })
+	case picker.Reject:
+		if c.dispatched {
+			return
+		}
+		delete(r.calls, o.ID)
+		refusal := r.wiring.Refuse(o.Outcome)
+		r.metrics.Refused(q.FairnessID, q.Priority, q.Model, refusal.Status)
+		r.st.after(hop, func() { c.client.refused(r.st, refusal) })
+	case picker.Evict:
+		if !c.dispatched || c.evicted {
+			return
+		}
+		c.evicted = true
+		r.st.after(hop, c.stop)
+	}
+	if o.Kind != picker.Evict {
+		r.metrics.Decided(q.FairnessID, q.Priority, o.Band, q.Model, q.Bytes, outcome, o.Waited)
+	}
+	r.st.out.Decision(evidence.Decision{At: int64(r.st.now), ID: c.client.rec.ID, Kind: kindName(o.Kind), Outcome: outcome.String(),
+		Flow: q.FairnessID, Priority: q.Priority, Endpoint: endpoint, Waited: int64(o.Waited), Saturation: r.wiring.Machine.Pressure().Effective})
+}
+
+func kindName(k picker.OutKind) string {
+	switch k {
+	case picker.Dispatch:
+		return "dispatch"
+	case picker.Reject:
+		return "reject"
+	}
+	return "evict"
+}
+
+func (r *router) families() ([]*dto.MetricFamily, error) {
+	return epp.Through(r.metrics.Gatherer(), r.wiring.Families).Gather()
+}
+
+// call is one request inside the router: from the end of its body to the end of its stream.
+type call struct {
+	st         *stage
+	client     *client
+	id         uint64
+	request    picker.Request
+	submitted  bool
+	dispatched bool
+	finished   bool
+	evicted    bool
+	gone       bool // the client left
+	visit      *visit
+}
+
+// start is the end of the request's body at the picker.
+func (c *call) start() {
+	r := c.st.router
+	if c.gone {
+		return
+	}
+	b, refusal := extproc.ParseBody(env.Path(c.client.req), c.client.body)
+	if refusal == nil && !b.Known && !r.sys.loaded.Passthrough {
+		refusal = extproc.UnknownPath(env.Path(c.client.req))
+	}
+	h := extproc.Headers{}
+	for k, v := range c.client.headers {
+		h[k] = v
+	}
+	id := r.wiring.Classify(h)
+	if refusal != nil {
+		r.metrics.Refused(id.FairnessID, r.sys.cfg.Objectives[id.Objective], b.Model, refusal.Status)
+		c.st.after(hop, func() { c.client.refused(c.st, *refusal) })
+		return
+	}
+	r.nextID++
+	c.id = r.nextID
+	c.submitted = true
+	c.request = picker.Request{FairnessID: id.FairnessID, Priority: r.sys.cfg.Objectives[id.Objective], Bytes: int64(len(c.client.body)),
+		Tokens: b.PromptTokens, Received: c.st.now, TTFT: id.TTFT, HasTTFT: id.HasTTFT, Model: b.Model, PromptHead: b.Head}
+	if list, ok := c.client.headers[wire.HeaderSubset]; ok {
+		c.request.HasSubset, c.request.Subset = true, strings.Split(list, ",")
+	}
+	r.calls[c.id] = c
+	r.metrics.Enqueued(c.request.FairnessID, c.request.Priority, c.request.Model, c.request.Bytes)
+	r.step(picker.Event{Kind: picker.Arrive, ID: c.id, Request: c.request})
+}
+
+// forward is the request's arrival at its model server.
+func (c *call) forward(sv *server) {
+	if c.finished {
+		return
+	}
+	c.visit = sv.arrive(c)
+}
+
+// finish is the end of the stream at the picker: the resources are free. It happens once, whatever ended the stream.
+func (c *call) finish() {
+	if c.finished || !c.submitted || !c.dispatched {
+		return
+	}
+	c.finished = true
+	r := c.st.router
+	delete(r.calls, c.id)
+	r.metrics.Finished(c.request.FairnessID, c.request.Priority, c.request.Model)
+	r.step(picker.Event{Kind: picker.Finish, ID: c.id})
+}
+
+// clientLeft is the disconnect as the data plane sees it.
+func (c *call) clientLeft() {
+	c.gone = true
+	switch {
+	case !c.submitted:
+	case !c.dispatched:
+		c.st.router.step(picker.Event{Kind: picker.Cancel, ID: c.id})
+		if c.dispatched { // the machine had other plans; the stream is over all the same
+			c.abort()
+		}
+	default:
+		c.abort()
+	}
+}
+
+func (c *call) abort() {
+	c.finish()
+	c.st.after(hop, func() {
+		if c.visit != nil {
+			c.visit.abort()
+		}
+	})
+}
+
+// stop carries an eviction out: 429 before the response headers, a broken stream after them; the model server sees an abort.
+func (c *call) stop() {
+	if c.finished {
+		return
+	}
+	if c.client.rec.Headers == evidence.Never {
+		c.client.refused(c.st, wire.Evicted())
+	} else {
+		c.client.rec.Reason = ""
+		c.client.end(c.st, evidence.KilledMidStream)
+	}
+	c.abort()
+}

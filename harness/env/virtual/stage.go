@@ -1,0 +1,276 @@
+package virtual
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/llm-weir/weir/harness/env"
+	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/sut"
+	"github.com/llm-weir/weir/harness/wire"
+	"github.com/llm-weir/weir/loadgen/plan"
+	"github.com/llm-weir/weir/reference/epconfig"
+	"github.com/llm-weir/weir/reference/epp"
+)
+
+// Delays of the virtual network. They are of loopback's order; what matters is that causes come before effects.
+const (
+	hop          = 200 * time.Microsecond // client to picker, picker to model server, and back
+	answerTime   = time.Millisecond       // of a model server that answers at once
+	scrapePeriod = 50 * time.Millisecond
+)
+
+// stage is one configured system in virtual time. It implements sut.Stage.
+type stage struct {
+	agenda
+	scenario string
+	sys      *System
+	out      evidence.Sink
+	router   *router
+	servers  []*server
+	clients  map[string]*client
+	order    []*client // in the order they were sent
+	arrived  []string
+}
+
+var _ sut.Stage = (*stage)(nil)
+
+func newStage(scenario string, s *System, w epp.Wiring, out evidence.Sink) (*stage, error) {
+	st := &stage{scenario: scenario, sys: s, out: out, clients: map[string]*client{}}
+	for i, e := range s.cfg.Endpoints {
+		sv, err := newServer(st, i, e, s.cfg)
+		if err != nil {
+			return nil, err
+		}
+		st.servers = append(st.servers, sv)
+	}
+	st.router = newRouter(st, s, w)
+	for _, sv := range st.servers {
+		if !sv.spec.Out {
+			st.router.join(sv)
+		}
+	}
+	return st, nil
+}
+
+// Now implements sut.Stage.
+func (st *stage) Now() time.Duration { return st.now }
+
+// Await implements sut.Stage: it runs the agenda.
+func (st *stage) Await(ctx context.Context, until time.Duration, cond func() bool) bool {
+	for {
+		if cond() {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		if !st.next(until) {
+			st.now = max(st.now, until)
+			return cond()
+		}
+	}
+}
+
+// Ended implements sut.Stage.
+func (st *stage) Ended(id string) bool {
+	c := st.clients[id]
+	return c != nil && c.ended
+}
+
+// Unended implements sut.Stage.
+func (st *stage) Unended() []string {
+	var out []string
+	for _, c := range st.order {
+		if !c.ended {
+			out = append(out, c.rec.ID)
+		}
+	}
+	return out
+}
+
+// Arrivals implements sut.Stage.
+func (st *stage) Arrivals() []string { return st.arrived }
+
+// Held implements sut.Stage.
+func (st *stage) Held() []string { return st.heldAt("") }
+
+// HeldAt implements sut.Stage.
+func (st *stage) HeldAt(endpoint string) []string { return st.heldAt(endpoint) }
+
+func (st *stage) heldAt(endpoint string) []string {
+	var held []*visit
+	for _, sv := range st.servers {
+		if endpoint != "" && sv.spec.Name != endpoint {
+			continue
+		}
+		for _, v := range sv.visits {
+			if v.held && !v.over {
+				held = append(held, v)
+			}
+		}
+	}
+	slices.SortStableFunc(held, func(a, b *visit) int { return a.order - b.order })
+	var out []string
+	for _, v := range held {
+		out = append(out, v.rec.ID)
+	}
+	return out
+}
+
+// Release implements sut.Stage.
+func (st *stage) Release(id string) bool {
+	for _, sv := range st.servers {
+		for _, v := range sv.visits {
+			if v.rec.ID == id && v.held && !v.over {
+				sv.release(v)
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// SetHold implements sut.Stage.
+func (st *stage) SetHold(on bool) {
+	for _, sv := range st.servers {
+		sv.hold = on
+	}
+}
+
+func (st *stage) server(name string) *server {
+	for _, sv := range st.servers {
+		if sv.spec.Name == name {
+			return sv
+		}
+	}
+	return nil
+}
+
+// SetLoad implements sut.Stage.
+func (st *stage) SetLoad(endpoint string, v sut.LoadValues) {
+	if sv := st.server(endpoint); sv != nil {
+		sv.scripted = &v
+	}
+}
+
+// Scrapes implements sut.Stage.
+func (st *stage) Scrapes(endpoint string) int64 {
+	if sv := st.server(endpoint); sv != nil {
+		return sv.scrapes
+	}
+	return 0
+}
+
+// AddEndpoint implements sut.Stage.
+func (st *stage) AddEndpoint(name string) error {
+	sv := st.server(name)
+	if sv == nil {
+		return fmt.Errorf("unknown endpoint %q", name)
+	}
+	st.router.join(sv)
+	return nil
+}
+
+// RemoveEndpoint implements sut.Stage.
+func (st *stage) RemoveEndpoint(name string) error {
+	sv := st.server(name)
+	if sv == nil {
+		return fmt.Errorf("unknown endpoint %q", name)
+	}
+	st.router.leave(sv)
+	return nil
+}
+
+// QueueSize implements sut.Stage.
+func (st *stage) QueueSize() (int, bool) {
+	families, err := st.router.families()
+	if err != nil {
+		return 0, false
+	}
+	return env.QueueSize(families)
+}
+
+// Sample implements sut.Stage.
+func (st *stage) Sample(mark string) error {
+	families, err := st.router.families()
+	if err != nil {
+		return err
+	}
+	for _, s := range env.Samples(families, int64(st.now), mark) {
+		st.out.Sample(s)
+	}
+	return nil
+}
+
+// Shutdown implements sut.Stage.
+func (st *stage) Shutdown() { st.after(hop, st.router.shutdown) }
+
+// TryStart implements sut.Stage. In virtual time a start is the loading of the document, and a refusal is exit status 2.
+func (st *stage) TryStart(_ context.Context, name, doc string) evidence.Process {
+	cfg, err := epconfig.Load("config.yaml", []byte(doc), st.sys.opts.Contract)
+	if err == nil && st.sys.opts.Tamper.Config != nil {
+		st.sys.opts.Tamper.Config(&cfg)
+	}
+	if err != nil {
+		return evidence.Process{Case: name, ExitCode: 2, Text: err.Error()}
+	}
+	return evidence.Process{Case: name, Started: true}
+}
+
+// Load implements sut.Stage.
+func (st *stage) Load(ctx context.Context, p plan.Plan) (string, error) {
+	c, err := plan.NewCursor(p)
+	if err != nil {
+		return "", err
+	}
+	l := &loader{st: st, cursor: c, start: st.now, mine: map[string]bool{}}
+	l.step(plan.Event{Kind: plan.Tick})
+	done := func() bool { return c.Done() && len(st.Unended()) == 0 }
+	if !st.Await(ctx, st.now+p.Duration+2*time.Minute, done) {
+		return fmt.Sprintf("%d requests have not ended", len(st.Unended())), ctx.Err()
+	}
+	if n := c.Exhausted(); n > 0 {
+		return fmt.Sprintf("%d closed loops ran out of planned requests", n), nil
+	}
+	return "", nil
+}
+
+// loader walks a plan's cursor.
+type loader struct {
+	st     *stage
+	cursor *plan.Cursor
+	start  time.Duration
+	mine   map[string]bool
+}
+
+func (l *loader) step(ev plan.Event) {
+	for _, o := range l.cursor.Step(l.st.now-l.start, ev, nil) {
+		l.send(*o.Request, l.start+o.Intended)
+	}
+	if at, ok := l.cursor.Deadline(); ok {
+		l.st.at(l.start+at, func() { l.step(plan.Event{Kind: plan.Tick}) })
+	}
+}
+
+func (l *loader) send(r plan.Request, intended time.Duration) {
+	names := l.st.sys.opts.Names
+	q := sut.Request{ID: r.ID, Tenant: r.FairnessID, Objective: r.Objective, Path: r.Path, Stream: r.Stream, MaxTokens: r.MaxTokens,
+		Extra: map[string]string{wire.HeaderOutputTokens: fmt.Sprint(r.OutputTokens)}}
+	if r.FairnessID != "" {
+		q.Extra[names.Fairness[0]] = r.FairnessID
+	}
+	if r.Objective != "" {
+		q.Extra[names.Objective[0]] = r.Objective
+	}
+	c := l.st.send(q, loadBody(r))
+	c.rec.Intended = int64(intended)
+	c.rec.Behind = c.rec.Sent - c.rec.Intended
+	c.promptTokens, c.outputTokens = r.PromptTokens, r.OutputTokens
+	c.onEnd = func() { l.step(plan.Event{Kind: plan.Completed, ID: r.ID}) }
+	if r.CancelAfter > 0 {
+		l.st.after(r.CancelAfter, func() { l.st.Cancel(r.ID) })
+	}
+}

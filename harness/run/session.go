@@ -1,0 +1,335 @@
+// Package run plays scenarios against a system, seals the evidence and judges it.
+//
+//	configure --> play --> record (all scenarios, side by side) --> seal --> judge
+//
+// A Session plays in the background; whoever wants the result of a requirement waits for the scenarios it depends on. What is
+// finally reported is judged once more from the sealed bundle.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/llm-weir/weir/harness/checks"
+	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/profile"
+	"github.com/llm-weir/weir/harness/scenario"
+	"github.com/llm-weir/weir/harness/sut"
+	"github.com/llm-weir/weir/harness/verdict"
+)
+
+// Options is everything a session needs.
+type Options struct {
+	Profile   profile.Profile
+	Scenarios []scenario.Compiled
+	RunChecks []checks.Spec
+	Rows      []verdict.Requirement // all rows of the catalogue
+	// New makes a system for one scenario; systems of different scenarios run side by side.
+	New func() sut.System
+	// Parallel is the number of scenarios at a time; more is faster and noisier. 0 means 1.
+	Parallel int
+	// Limit ends a scenario that hangs; 0: two minutes. It is wall-clock time, also for virtual runs.
+	Limit time.Duration
+	// Manifest carries what the caller knows: argv, seed, commit, environment.
+	Manifest evidence.Manifest
+	// Dir is the bundle's folder; "" keeps the evidence in memory only.
+	Dir string
+	// OnScenario hears of every scenario as it starts and as it ends; it may be called concurrently.
+	OnScenario func(Progress)
+}
+
+// Progress is the state of one scenario.
+type Progress struct {
+	Name     string
+	Title    string
+	Index    int // in catalogue order
+	Total    int
+	Done     bool
+	Error    string
+	Duration time.Duration
+}
+
+// Session is one run.
+type Session struct {
+	opts    Options
+	writer  *evidence.Writer
+	entries []evidence.ScenarioEntry
+	runs    []evidence.Run
+	done    []chan struct{}
+	index   map[string]int
+	all     chan struct{}
+	mu      sync.Mutex
+	stopped bool
+	failed  error
+}
+
+// New prepares a session and, if a folder is named, its bundle.
+func New(o Options) (*Session, error) {
+	if len(o.Scenarios) == 0 {
+		return nil, errors.New("no scenario is left to play: loosen --focus, --skip or --level (weir list scenarios shows what there is)")
+	}
+	if o.Parallel < 1 {
+		o.Parallel = 1
+	}
+	if o.Limit == 0 {
+		o.Limit = 2 * time.Minute
+	}
+	s := &Session{opts: o, index: map[string]int{}, all: make(chan struct{})}
+	var order []string
+	for i, c := range o.Scenarios {
+		if _, dup := s.index[c.Name]; dup {
+			return nil, fmt.Errorf("scenario %s is listed twice", c.Name)
+		}
+		s.index[c.Name] = i
+		order = append(order, c.Name)
+		s.entries = append(s.entries, c.Entry())
+		s.runs = append(s.runs, evidence.Run{Scenario: c.Name})
+		s.done = append(s.done, make(chan struct{}))
+	}
+	if o.Dir != "" {
+		w, err := evidence.Create(o.Dir, order)
+		if err != nil {
+			return nil, err
+		}
+		s.writer = w
+	}
+	return s, nil
+}
+
+// Requirements lists what the session judges, in catalogue order.
+func (s *Session) Requirements() []verdict.Requirement {
+	return Requirements(s.manifest(), s.opts.Rows)
+}
+
+// Start plays all scenarios in the background until ctx ends; Wait, Result and Seal wait for it. Scenarios that want to be alone are
+// played last, one at a time.
+func (s *Session) Start(ctx context.Context) {
+	go func() {
+		defer close(s.all)
+		s.playAll(ctx, s.opts.Parallel, func(c scenario.Compiled) bool { return !c.Alone })
+		s.playAll(ctx, 1, func(c scenario.Compiled) bool { return c.Alone })
+	}()
+}
+
+func (s *Session) playAll(ctx context.Context, parallel int, take func(scenario.Compiled) bool) {
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range parallel {
+		workers.Go(func() {
+			for i := range next {
+				s.playOne(ctx, i)
+			}
+		})
+	}
+	for i, c := range s.opts.Scenarios {
+		if take(c) {
+			next <- i
+		}
+	}
+	close(next)
+	workers.Wait()
+}
+
+// playOne plays one scenario and hands its record to the bundle. Whatever goes wrong stays inside this scenario.
+func (s *Session) playOne(ctx context.Context, i int) {
+	c := s.opts.Scenarios[i]
+	defer close(s.done[i])
+	p := Progress{Name: c.Name, Title: c.Title, Index: i, Total: len(s.opts.Scenarios)}
+	s.tell(p)
+	rec := evidence.NewRecorder(c.Name)
+	sys := s.opts.New()
+	na, err := s.play(ctx, sys, c, rec)
+	r := rec.Run()
+	played := runDuration(r)
+	s.mu.Lock()
+	s.runs[i] = r
+	s.entries[i].NotApplicable = na
+	s.entries[i].DurationNs = int64(played)
+	if err != nil {
+		s.entries[i].Error = err.Error()
+	}
+	if ctx.Err() != nil {
+		s.stopped = true
+	}
+	s.mu.Unlock()
+	if s.writer != nil {
+		if werr := s.writer.Scenario(c.Name, c.PlanLines(), rec); werr != nil {
+			s.mu.Lock()
+			s.failed = errors.Join(s.failed, werr)
+			s.mu.Unlock()
+		}
+	}
+	p.Done, p.Duration = true, played
+	if err != nil {
+		p.Error = err.Error()
+	}
+	s.tell(p)
+}
+
+// runDuration is how long a scenario played, by its own clock.
+func runDuration(r evidence.Run) time.Duration {
+	last := int64(0)
+	for _, st := range r.Steps {
+		last = max(last, st.End)
+	}
+	return time.Duration(last)
+}
+
+func (s *Session) play(ctx context.Context, sys sut.System, c scenario.Compiled, rec *evidence.Recorder) (notApplicable string, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("harness panicked: %v", r)
+		}
+	}()
+	if why := s.missing(sys, c); why != "" {
+		return why, sys.Close(ctx)
+	}
+	if len(c.Checks) == 0 {
+		return "the profile judges nothing of it", sys.Close(ctx)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.Limit, fmt.Errorf("scenario did not end within %s", s.opts.Limit))
+	defer cancel()
+	var unsupported *sut.UnsupportedError
+	switch err := sys.Configure(ctx, c.Config); {
+	case errors.As(err, &unsupported):
+		return unsupported.Error(), sys.Close(ctx)
+	case err != nil:
+		return "", errors.Join(fmt.Errorf("configure: %w", err), sys.Close(ctx))
+	}
+	err = sys.Play(ctx, c.Script, rec)
+	return "", errors.Join(err, sys.Close(context.WithoutCancel(ctx)))
+}
+
+// missing names the feature that a scenario needs and the system or the profile does not have.
+func (s *Session) missing(sys sut.System, c scenario.Compiled) string {
+	impl := sys.Describe()
+	for _, f := range c.Needs {
+		if optional(f) && !slices.Contains(s.opts.Profile.Features, string(f)) {
+			return fmt.Sprintf("profile %s does not know %q", s.opts.Profile.Name, f)
+		}
+		if !sut.Supports(impl, f) {
+			return fmt.Sprintf("the system does not declare %q", f)
+		}
+	}
+	return ""
+}
+
+// optional features are abilities of the router that a contract must know as well.
+func optional(f sut.Feature) bool {
+	return f == sut.Holdback || f == sut.Eviction || f == sut.Stages
+}
+
+func (s *Session) tell(p Progress) {
+	if s.opts.OnScenario != nil {
+		s.opts.OnScenario(p)
+	}
+}
+
+// Result waits for the scenarios that a requirement depends on and judges them.
+func (s *Session) Result(ctx context.Context, id string) (verdict.Result, error) {
+	for i, c := range s.opts.Scenarios {
+		if !slices.Contains(c.Requirements(), id) && !slices.Contains(c.Requirements(), Probe) {
+			continue
+		}
+		if err := wait(ctx, s.done[i]); err != nil {
+			return verdict.Result{}, err
+		}
+	}
+	if slices.ContainsFunc(s.opts.RunChecks, func(c checks.Spec) bool { return c.Requirement == id }) {
+		if err := wait(ctx, s.all); err != nil {
+			return verdict.Result{}, err
+		}
+	}
+	s.mu.Lock()
+	b := evidence.InMemory(s.manifest(), slices.Clone(s.runs))
+	b.Manifest.Scenarios = slices.Clone(s.entries)
+	s.mu.Unlock()
+	var mine []verdict.Verdict
+	for _, v := range Judge(only(b, id)) {
+		if v.Requirement == id {
+			mine = append(mine, v)
+		}
+	}
+	for _, r := range s.opts.Rows {
+		if r.ID == id {
+			return verdict.Summarize([]verdict.Requirement{r}, mine)[0], nil
+		}
+	}
+	return verdict.Result{}, fmt.Errorf("unknown requirement %s", id)
+}
+
+// only keeps the checks of one requirement and of the activation probe, so that nothing unfinished is judged.
+func only(b *evidence.Bundle, id string) *evidence.Bundle {
+	keep := func(cs []evidence.CheckEntry) []evidence.CheckEntry {
+		var out []evidence.CheckEntry
+		for _, c := range cs {
+			if c.Requirement == id || c.Requirement == Probe {
+				out = append(out, c)
+			}
+		}
+		return out
+	}
+	for i := range b.Manifest.Scenarios {
+		b.Manifest.Scenarios[i].Checks = keep(b.Manifest.Scenarios[i].Checks)
+	}
+	b.Manifest.RunChecks = keep(b.Manifest.RunChecks)
+	return b
+}
+
+func wait(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// manifest is the manifest as far as it is known before the end.
+func (s *Session) manifest() evidence.Manifest {
+	m := s.opts.Manifest
+	m.Profile = s.opts.Profile.Name
+	m.Scenarios = s.entries
+	m.Complete = true
+	for _, c := range s.opts.RunChecks {
+		m.RunChecks = append(m.RunChecks, c.Entry())
+	}
+	seen := map[string]bool{}
+	for _, c := range s.opts.Scenarios {
+		for _, x := range c.Excluded {
+			if !seen[x.Requirement] {
+				seen[x.Requirement] = true
+				m.Excluded = append(m.Excluded, x)
+			}
+		}
+	}
+	return m
+}
+
+// Seal waits for the end of the run, seals the bundle and returns it as judged from what lies on disk (or in memory, without a
+// folder). An interrupted run is sealed as incomplete; nothing seen is lost.
+func (s *Session) Seal() (*evidence.Bundle, []verdict.Result, error) {
+	<-s.all
+	s.mu.Lock()
+	m := s.manifest()
+	m.Scenarios = slices.Clone(s.entries)
+	m.Complete = !s.stopped
+	runs := slices.Clone(s.runs)
+	failed := s.failed
+	s.mu.Unlock()
+	b := evidence.InMemory(m, runs)
+	if s.writer != nil {
+		if err := errors.Join(failed, s.writer.Seal(m)); err != nil {
+			return b, nil, fmt.Errorf("bundle %s: %w", s.opts.Dir, err)
+		}
+		var err error
+		if b, err = evidence.Open(s.opts.Dir, false); err != nil {
+			return b, nil, err
+		}
+	}
+	return b, verdict.Summarize(Requirements(b.Manifest, s.opts.Rows), Judge(b)), nil
+}

@@ -1,0 +1,151 @@
+package sut
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/llm-weir/weir/harness/profile"
+)
+
+// Render writes c as an EndpointPickerConfig document in the dialect of a contract. It is the same document that a foreign picker
+// gets, so that the reference has no private way in.
+func Render(c Configuration, d profile.Config) (string, error) {
+	if c.Raw != "" {
+		return c.Raw, nil
+	}
+	if c.Detector.Kind == "concurrency" && !d.ConcurrencyDetector {
+		return "", &UnsupportedError{Feature: "concurrency-detector"}
+	}
+	var b strings.Builder
+	w := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
+	w("apiVersion: %s", d.APIVersion)
+	w("kind: EndpointPickerConfig")
+	w("featureGates: [flowControl]")
+	if c.Detector.Kind == "utilization" && d.Detector == "inline" {
+		w("saturationDetector:")
+		renderDetector(w, "  ", c.Detector)
+	}
+	renderPlugins(w, c, d)
+	w("schedulingProfiles:")
+	w("- name: default")
+	w("  plugins:")
+	if name := detectorPlugin(c.Detector); name != "" && d.Detector == "plugin" && !d.DetectorInProfile {
+		w("  - pluginRef: %s", name)
+	}
+	w("  - pluginRef: active-request-scorer")
+	w("  - pluginRef: max-score-picker")
+	renderFlowControl(w, c, d)
+	return b.String(), nil
+}
+
+func detectorPlugin(d Detector) string {
+	if d.Kind == "" {
+		return ""
+	}
+	return d.Kind + "-detector"
+}
+
+func renderPlugins(w func(string, ...any), c Configuration, d profile.Config) {
+	w("plugins:")
+	if name := detectorPlugin(c.Detector); name != "" && d.Detector == "plugin" {
+		w("- type: %s", name)
+		w("  parameters:")
+		renderDetector(w, "    ", c.Detector)
+	}
+	seen := map[string]bool{}
+	for _, band := range c.Bands {
+		for _, ref := range []string{fairnessRef(band.Fairness), orderingRef(band.Ordering)} {
+			if ref != "" && !seen[ref] {
+				seen[ref] = true
+				w("- type: %s", ref)
+			}
+		}
+	}
+	switch c.Ceiling.Kind {
+	case "static":
+		w("- type: static-usage-limit-policy")
+		w("  parameters: {threshold: %v}", c.Ceiling.Threshold)
+	case "holdback":
+		w("- type: priority-holdback-policy")
+		w("  parameters: {shape: linear, domain: rank, minCeiling: %v, maxCeiling: %v}", c.Ceiling.Min, c.Ceiling.Max)
+	}
+	w("- type: active-request-scorer")
+	w("- type: max-score-picker")
+}
+
+func renderDetector(w func(string, ...any), indent string, d Detector) {
+	if d.Kind == "concurrency" {
+		w("%sconcurrencyMode: requests", indent)
+		w("%smaxConcurrency: %d", indent, d.MaxConcurrency)
+	} else {
+		w("%squeueDepthThreshold: %d", indent, d.QueueDepth)
+		w("%skvCacheUtilThreshold: %v", indent, d.KVUtil)
+		if d.Staleness > 0 {
+			w("%smetricsStalenessThreshold: %s", indent, d.Staleness)
+		}
+	}
+	if d.Headroom > 0 {
+		w("%sheadroom: %v", indent, d.Headroom)
+	}
+}
+
+func renderFlowControl(w func(string, ...any), c Configuration, d profile.Config) {
+	w("flowControl:")
+	if name := detectorPlugin(c.Detector); name != "" && d.Detector == "plugin" {
+		w("  saturationDetector: {pluginRef: %s}", name)
+	}
+	if c.TTL > 0 {
+		w("  defaultRequestTTL: %s", c.TTL)
+	}
+	if c.NoEndpointTTL > 0 {
+		w("  noEndpointRequestTTL: %s", c.NoEndpointTTL)
+	}
+	if c.MaxRequests > 0 {
+		w("  maxRequests: %q", fmt.Sprint(c.MaxRequests))
+	}
+	if c.MaxBytes > 0 {
+		w("  maxBytes: %q", fmt.Sprint(c.MaxBytes))
+	}
+	if c.Eviction {
+		w("  enableEviction: true")
+	}
+	switch c.Ceiling.Kind {
+	case "static":
+		w("  usageLimitPolicyPluginRef: static-usage-limit-policy")
+	case "holdback":
+		w("  usageLimitPolicyPluginRef: priority-holdback-policy")
+	}
+	if len(c.Bands) == 0 {
+		return
+	}
+	w("  priorityBands:")
+	for _, band := range c.Bands {
+		w("  - priority: %d", band.Priority)
+		if band.MaxRequests > 0 {
+			w("    maxRequests: %q", fmt.Sprint(band.MaxRequests))
+		}
+		if band.MaxBytes > 0 {
+			w("    maxBytes: %q", fmt.Sprint(band.MaxBytes))
+		}
+		if ref := fairnessRef(band.Fairness); ref != "" {
+			w("    fairnessPolicyRef: %s", ref)
+		}
+		if ref := orderingRef(band.Ordering); ref != "" {
+			w("    orderingPolicyRef: %s", ref)
+		}
+	}
+}
+
+func fairnessRef(name string) string {
+	if name == "" {
+		return ""
+	}
+	return name + "-fairness-policy"
+}
+
+func orderingRef(name string) string {
+	if name == "" {
+		return ""
+	}
+	return name + "-ordering-policy"
+}

@@ -1,0 +1,292 @@
+// Package epconfig turns an EndpointPickerConfig document into the picker's configuration: strictly, and with all errors at once.
+//
+//	YAML --nodes--> keys checked --plugins, profiles, flowControl--> picker.Config
+//	                     |                     |
+//	                     +------ errors: file:line, key ------+
+//
+// The grammar and every default come from spec/endpoint-picker.md §3; what differs between published routers is in Contract.
+package epconfig
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/llm-weir/weir/reference/flowcontrol"
+	"github.com/llm-weir/weir/reference/picker"
+	"github.com/llm-weir/weir/reference/scheduling"
+)
+
+// Config is a loaded document.
+type Config struct {
+	Picker picker.Config
+	// Contract is the behaviour whose defaults were filled in.
+	Contract Contract
+	// FlowControl tells whether the feature gate is on.
+	FlowControl bool
+	// EndpointsFile is the path of file-discovery; "" if the document uses none.
+	EndpointsFile string
+	// Passthrough dispatches unknown paths as opaque bodies.
+	Passthrough bool
+	// Warnings are remarks that do not keep the picker from starting, each with file:line.
+	Warnings []string
+}
+
+const gateFlowControl = "flowControl"
+
+// The idle times are constants of the router, not settings (spec/endpoint-picker.md §3.2).
+const (
+	flowIdle = 5 * time.Minute
+	bandIdle = 10 * time.Minute
+)
+
+// loader is one Load in progress.
+type loader struct {
+	reader
+	c           Contract
+	declared    map[string]plugin
+	order       []string // declaration order
+	detectorRef string   // name of the selected detector
+	cfg         Config
+}
+
+// Default is the configuration of an empty document with flow control switched on.
+func Default(c Contract) Config {
+	cfg, err := Load("default", []byte("apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nfeatureGates: [flowControl]\n"), c)
+	if err != nil {
+		panic(err) // the document is a literal
+	}
+	return cfg
+}
+
+// Load reads one document; name is the file name shown in errors. All errors are reported, joined, one a line.
+func Load(name string, doc []byte, c Contract) (Config, error) {
+	l := &loader{reader: reader{file: name}, c: c, declared: map[string]plugin{}}
+	root, err := parse(name, doc)
+	if err != nil {
+		return Config{}, err
+	}
+	o := l.object(root, "", "apiVersion", "kind", "featureGates", "plugins", "schedulingProfiles", "dataLayer", "flowControl",
+		"requestHandler", "saturationDetector", "parser")
+	l.envelope(o)
+	l.cfg = Config{Contract: c, Passthrough: c.Passthrough}
+	l.gates(o)
+	l.plugins(o)
+	l.flowControl(o)
+	l.profiles(o)
+	l.dataLayer(o)
+	l.requestHandler(o)
+	if err := l.err(); err != nil {
+		return Config{}, err
+	}
+	l.cfg.Warnings = l.warn
+	return l.cfg, nil
+}
+
+// parse returns the root node of the only document.
+func parse(name string, doc []byte) (*yaml.Node, error) {
+	d := yaml.NewDecoder(bytes.NewReader(doc))
+	var root yaml.Node
+	if err := d.Decode(&root); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, fmt.Errorf("%s:1: the document is empty", name)
+		}
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	var more yaml.Node
+	if err := d.Decode(&more); err == nil {
+		return nil, fmt.Errorf("%s:%d: a second document in the file", name, more.Line)
+	} else if !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	if len(root.Content) == 0 {
+		return nil, fmt.Errorf("%s:1: the document is empty", name)
+	}
+	return root.Content[0], nil
+}
+
+func (l *loader) envelope(o object) {
+	switch v := o.str("apiVersion", ""); v {
+	case "llm-d.ai/v1alpha1":
+	case "inference.networking.x-k8s.io/v1alpha1":
+		if l.c.Name != RHOAI34 {
+			l.warnAt(o.at("apiVersion"), "apiVersion: %s is deprecated, use llm-d.ai/v1alpha1", v)
+		}
+	default:
+		l.fail(o.at("apiVersion"), "apiVersion: expected llm-d.ai/v1alpha1 or inference.networking.x-k8s.io/v1alpha1, got %q", v)
+	}
+	if k := o.str("kind", ""); k != "EndpointPickerConfig" {
+		l.fail(o.at("kind"), "kind: expected EndpointPickerConfig, got %q", k)
+	}
+}
+
+func (l *loader) gates(o object) {
+	for i, n := range o.list("featureGates") {
+		if n.Kind != yaml.ScalarNode {
+			l.fail(n, "featureGates[%d]: expected a string", i)
+			continue
+		}
+		name, value, valued := strings.Cut(n.Value, "=")
+		if !contains(l.c.gates, name) || (valued && !l.c.GateValues) {
+			l.fail(n, "featureGates[%d]: feature gate '%s' is unknown or unregistered", i, n.Value)
+			continue
+		}
+		if valued && value != "true" && value != "false" {
+			l.fail(n, "featureGates[%d]: %q is neither true nor false", i, value)
+		}
+		if name == gateFlowControl {
+			l.cfg.FlowControl = value != "false"
+		}
+	}
+}
+
+// profiles fills in scheduling: the one profile written down, or one made of everything declared, or the router's built-in one.
+func (l *loader) profiles(root object) {
+	s := &l.cfg.Picker.Scheduling
+	s.SubsetFilter, s.MaxEndpoints = true, 1
+	list := root.list("schedulingProfiles")
+	for i, n := range list {
+		path := fmt.Sprintf("schedulingProfiles[%d]", i)
+		o := l.object(n, path, "name", "plugins")
+		if i > 0 {
+			l.fail(n, "%s: more than one scheduling profile is not supported by this build", path)
+		}
+		if o.str("name", "") == "" {
+			l.fail(n, "%s.name: missing", path)
+		}
+		pickers := 0
+		for j, p := range o.list("plugins") {
+			pickers += l.profilePlugin(p, fmt.Sprintf("%s.plugins[%d]", path, j))
+		}
+		if pickers > 1 {
+			l.fail(n, "%s.plugins: more than one picker", path)
+		}
+	}
+	if len(list) > 0 {
+		if l.c.DetectorFilter {
+			l.cfg.Picker.Flow.Detector.Filter = true
+		}
+		return
+	}
+	if len(l.order) == 0 {
+		s.Scorers = []scheduling.Scorer{{Kind: scheduling.Queue, Weight: 2}, {Kind: scheduling.KVUtilization, Weight: 2}, {Kind: scheduling.PrefixCache, Weight: 3}}
+		l.cfg.Picker.Flow.Detector.Filter = l.c.DetectorFilter
+		return
+	}
+	for _, name := range l.order {
+		l.use(name, l.declared[name], 1, l.declared[name].node, "plugins")
+	}
+	l.cfg.Picker.Flow.Detector.Filter = l.cfg.Picker.Flow.Detector.Filter || l.c.DetectorFilter
+}
+
+// profilePlugin reads one reference of a profile and says how many pickers it added.
+func (l *loader) profilePlugin(n *yaml.Node, path string) int {
+	o := l.object(n, path, "pluginRef", "weight")
+	ref := o.str("pluginRef", "")
+	p, ok := l.declared[ref]
+	if !ok {
+		l.fail(o.at("pluginRef"), "%s.pluginRef: references undefined plugin '%s'", path, ref)
+		return 0
+	}
+	weight := o.number("weight", 1)
+	if weight < 0 {
+		l.fail(o.at("weight"), "%s.weight: must not be negative, got %v", path, weight)
+	}
+	if _, scorer := p.value.(scheduling.ScorerKind); o.has("weight") && !scorer && p.value != nil {
+		l.warnAt(o.at("weight"), "%s.weight: only scorers have a weight", path)
+	}
+	return l.use(ref, p, weight, o.at("pluginRef"), path)
+}
+
+// use adds a plugin to the profile and returns 1 for a picker. Plugins of the other kinds are legal only where the profile is made
+// of everything declared (path "plugins").
+func (l *loader) use(name string, p plugin, weight float64, at *yaml.Node, path string) int {
+	s := &l.cfg.Picker.Scheduling
+	switch v := p.value.(type) {
+	case scheduling.ScorerKind:
+		s.Scorers = append(s.Scorers, scheduling.Scorer{Kind: v, Weight: weight})
+	case endpointPicker:
+		s.MaxEndpoints = v.max
+		return 1
+	case flowcontrol.DetectorConfig:
+		if name == l.detectorRef {
+			l.cfg.Picker.Flow.Detector.Filter = true
+		} else if path != "plugins" {
+			l.fail(at, "%s: '%s' as a filter while '%s' is the saturation detector is not supported by this build", path, name, l.detectorRef)
+		}
+	case nil: // already reported
+	default:
+		if path != "plugins" {
+			l.fail(at, "%s: plugin '%s' of type %s does not implement a filter, scorer or picker", path, name, p.typ)
+		}
+	}
+	return 0
+}
+
+func (l *loader) dataLayer(root object) {
+	o, ok := root.child("dataLayer", "injectDefaults", "sources", "discovery")
+	if !ok {
+		return
+	}
+	o.boolean("injectDefaults", true)
+	for i, n := range o.list("sources") {
+		path := fmt.Sprintf("dataLayer.sources[%d]", i)
+		src := l.object(n, path, "pluginRef", "extractors")
+		l.defined(src, "pluginRef")
+		for j, e := range src.list("extractors") {
+			l.defined(l.object(e, fmt.Sprintf("%s.extractors[%d]", path, j), "pluginRef"), "pluginRef")
+		}
+	}
+	d, ok := o.child("discovery", "pluginRef")
+	if !ok {
+		return
+	}
+	if p, ok := l.defined(d, "pluginRef"); ok {
+		if f, ok := p.value.(discovery); ok {
+			l.cfg.EndpointsFile = f.path
+		} else if p.value != nil {
+			l.fail(d.at("pluginRef"), "dataLayer.discovery.pluginRef: plugin of type %s does not implement discovery", p.typ)
+		}
+	}
+}
+
+func (l *loader) defined(o object, key string) (plugin, bool) {
+	ref := o.str(key, "")
+	p, ok := l.declared[ref]
+	if !ok {
+		l.fail(o.at(key), "%s: references undefined plugin '%s'", join(o.path, key), ref)
+	}
+	return p, ok
+}
+
+func (l *loader) requestHandler(root object) {
+	var refs []object
+	if o, ok := root.child("requestHandler", "parsers"); ok {
+		for i, n := range o.list("parsers") {
+			refs = append(refs, l.object(n, fmt.Sprintf("requestHandler.parsers[%d]", i), "pluginRef"))
+		}
+	}
+	if o, ok := root.child("parser", "pluginRef"); ok {
+		l.warnAt(root.at("parser"), "parser: deprecated, use requestHandler.parsers")
+		refs = append(refs, o)
+	}
+	if len(refs) > 0 {
+		l.cfg.Passthrough = false
+	}
+	for _, o := range refs {
+		p, ok := l.defined(o, "pluginRef")
+		if !ok || p.value == nil {
+			continue
+		}
+		v, ok := p.value.(parser)
+		if !ok {
+			l.fail(o.at("pluginRef"), "%s.pluginRef: plugin of type %s does not implement a parser", o.path, p.typ)
+		}
+		l.cfg.Passthrough = l.cfg.Passthrough || v.passthrough
+	}
+}

@@ -1,0 +1,146 @@
+package extproc
+
+import (
+	"strconv"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/llm-weir/weir/harness/wire"
+)
+
+func option(name, value string) *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: name, RawValue: []byte(value)}}
+}
+
+// echo repeats the headers that are not the picker's own, in their order; of repeated names the last value, as ReadHeaders has it.
+func echo(m *corev3.HeaderMap, skip func(name string) bool) []*corev3.HeaderValueOption {
+	h := ReadHeaders(m)
+	done := map[string]bool{}
+	var out []*corev3.HeaderValueOption
+	for _, kv := range m.GetHeaders() {
+		name := strings.ToLower(kv.GetKey())
+		if done[name] || systemOwned(name) || (skip != nil && skip(name)) {
+			continue
+		}
+		done[name] = true
+		out = append(out, option(name, h[name]))
+	}
+	return out
+}
+
+// Destination is the value of the destination header: the addresses best first.
+func Destination(addresses []string) string { return strings.Join(addresses, ",") }
+
+// RequestHeadersResponse answers the request's headers with its destination: first the destination header, then the length of the
+// body if there is one, then the request's own headers (spec/endpoint-picker.md §1.3). received may be nil.
+func RequestHeadersResponse(destination string, bodyBytes int, received *corev3.HeaderMap) *extprocv3.ProcessingResponse {
+	set := []*corev3.HeaderValueOption{option(wire.HeaderDestination, destination)}
+	if bodyBytes > 0 {
+		set = append(set, option("Content-Length", strconv.Itoa(bodyBytes)))
+	}
+	set = append(set, echo(received, nil)...)
+	return &extprocv3.ProcessingResponse{
+		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
+			Response: &extprocv3.CommonResponse{ClearRouteCache: true, HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set}},
+		}},
+		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{
+			wire.MetadataLB: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
+				wire.HeaderDestination: structpb.NewStringValue(destination),
+			}}),
+		}},
+	}
+}
+
+// streamed is one chunk of a body in full-duplex mode.
+func streamed(chunk []byte, eos bool) *extprocv3.BodyResponse {
+	return &extprocv3.BodyResponse{Response: &extprocv3.CommonResponse{BodyMutation: &extprocv3.BodyMutation{
+		Mutation: &extprocv3.BodyMutation_StreamedResponse{StreamedResponse: &extprocv3.StreamedBodyResponse{Body: chunk, EndOfStream: eos}},
+	}}}
+}
+
+// chunks cuts body into pieces of at most wire.BodyByteLimit bytes. An empty body is one empty piece if it ends the stream.
+func chunks(body []byte, eos bool, each func(piece []byte, eos bool)) {
+	for len(body) > wire.BodyByteLimit {
+		each(body[:wire.BodyByteLimit], false)
+		body = body[wire.BodyByteLimit:]
+	}
+	if len(body) > 0 || eos {
+		each(body, eos)
+	}
+}
+
+// RequestBodyResponses forwards the whole request body unchanged; only the last chunk ends the stream.
+func RequestBodyResponses(body []byte) []*extprocv3.ProcessingResponse {
+	var out []*extprocv3.ProcessingResponse
+	chunks(body, true, func(piece []byte, eos bool) {
+		out = append(out, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: streamed(piece, eos)}})
+	})
+	return out
+}
+
+// ResponseBodyResponses answers one chunk of the response body with the same bytes. An empty chunk that ends nothing is still
+// answered, so that a data plane that counts answers goes on.
+func ResponseBodyResponses(body []byte, eos bool) []*extprocv3.ProcessingResponse {
+	var out []*extprocv3.ProcessingResponse
+	add := func(piece []byte, eos bool) {
+		out = append(out, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseBody{ResponseBody: streamed(piece, eos)}})
+	}
+	if chunks(body, eos, add); len(out) == 0 {
+		add(nil, false)
+	}
+	return out
+}
+
+// ResponseHeadersResponse answers the response's headers with a mark and an echo. Names that occur more than once, such as
+// set-cookie, are left out of the echo: setting them would fold several values into one.
+func ResponseHeadersResponse(received *corev3.HeaderMap) *extprocv3.ProcessingResponse {
+	count := map[string]int{}
+	for _, kv := range received.GetHeaders() {
+		count[strings.ToLower(kv.GetKey())]++
+	}
+	set := []*corev3.HeaderValueOption{option("x-went-into-resp-headers", "true")}
+	set = append(set, echo(received, func(name string) bool { return count[name] > 1 })...)
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{
+		Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set}},
+	}}}
+}
+
+// ResponseTrailersResponse answers response trailers without changing them.
+func ResponseTrailersResponse() *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseTrailers{ResponseTrailers: &extprocv3.TrailersResponse{
+		HeaderMutation: &extprocv3.HeaderMutation{},
+	}}}
+}
+
+// Immediate is a refusal as the data plane is told to send it; the reason header is set only if there is a reason (§1.6).
+func Immediate(r wire.Refusal) *extprocv3.ProcessingResponse {
+	im := &extprocv3.ImmediateResponse{Status: &typev3.HttpStatus{Code: typev3.StatusCode(r.Status)}, Body: []byte(r.Body)}
+	if r.Reason != "" {
+		im.Headers = &extprocv3.HeaderMutation{SetHeaders: []*corev3.HeaderValueOption{option(wire.HeaderDroppedReason, r.Reason)}}
+	}
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ImmediateResponse{ImmediateResponse: im}}
+}
+
+// Subset reads the subset hint of a message: present tells whether there is a list, which may be empty. Entries that are no strings
+// are skipped; a value that is no list is no hint (spec/endpoint-picker.md §1.4).
+func Subset(m *corev3.Metadata) (addresses []string, present bool) {
+	v, ok := m.GetFilterMetadata()[wire.MetadataSubset].GetFields()[wire.KeySubset]
+	if !ok {
+		return nil, false
+	}
+	list, ok := v.GetKind().(*structpb.Value_ListValue)
+	if !ok {
+		return nil, false
+	}
+	addresses = []string{}
+	for _, e := range list.ListValue.GetValues() {
+		if s, ok := e.GetKind().(*structpb.Value_StringValue); ok {
+			addresses = append(addresses, s.StringValue)
+		}
+	}
+	return addresses, true
+}

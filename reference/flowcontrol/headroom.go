@@ -1,0 +1,17 @@
+package flowcontrol
+
+import "time"
+
+// Eligible is the detector as a scheduling filter: whether the endpoint is strictly below its limit raised by the headroom
+// (FC-HEAD-06, FC-HEAD-07). Headroom changes this boundary only, never the pool's saturation (FC-HEAD-05). The request being
+// placed is not counted.
+//
+//	concurrency  in flight < int(limit x (1+headroom))
+//	utilization  fresh, waiting < threshold x (1+headroom) and KV < threshold x (1+headroom)
+func (p *Pool) Eligible(now time.Duration, m *Member) bool {
+	if p.det.Kind == Concurrency {
+		return m.inFlight < p.limit
+	}
+	h := 1 + p.det.Headroom
+	return p.fresh(now, m) && m.Load.Waiting < float64(p.det.QueueDepth)*h && m.Load.KV < p.det.KVUtil*h
+}

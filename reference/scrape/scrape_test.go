@@ -1,0 +1,117 @@
+package scrape
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/llm-weir/weir/harness/clock"
+	"github.com/llm-weir/weir/reference/picker"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const page = `# TYPE vllm:num_requests_waiting gauge
+vllm:num_requests_waiting{model_name="m"} 3
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{model_name="m"} 2
+# TYPE vllm:kv_cache_usage_perc gauge
+vllm:kv_cache_usage_perc{model_name="m"} 0.5
+`
+
+func TestParse(t *testing.T) {
+	rows := []struct {
+		why, page string
+		want      picker.Load
+		warnings  int
+		fails     bool
+	}{
+		{"a vLLM page", page, picker.Load{Waiting: 3, Running: 2, KV: 0.5, HasWaiting: true, HasKV: true, OK: true}, 0, false},
+		{"engines add up, the fullest cache counts", page + "vllm:kv_cache_usage_perc{model_name=\"n\"} 0.75\n", picker.Load{Waiting: 3, Running: 2, KV: 0.75, HasWaiting: true, HasKV: true, OK: true}, 0, false},
+		{"an untyped family is missing, not 0", "vllm:num_requests_waiting 9\n# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc 0.1\n", picker.Load{KV: 0.1, HasKV: true, OK: true}, 1, false},
+		{"a counter will do", "# TYPE vllm:num_requests_waiting counter\nvllm:num_requests_waiting 9\n", picker.Load{Waiting: 9, HasWaiting: true, OK: true}, 0, false},
+		{"NaN is no load", "# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting NaN\n", picker.Load{OK: true}, 1, false},
+		{"another server's page", "# TYPE up gauge\nup 1\n", picker.Load{OK: true}, 0, false},
+		{"an empty page", "", picker.Load{OK: true}, 0, false},
+		{"no page at all", "<html>", picker.Load{}, 0, true},
+	}
+	for _, r := range rows {
+		got, warnings, err := Parse(strings.NewReader(r.page))
+		if got != r.want || len(warnings) != r.warnings || (err != nil) != r.fails {
+			t.Errorf("%s: %+v %v %v", r.why, got, warnings, err)
+		}
+	}
+}
+
+func TestPolling(t *testing.T) {
+	var mu sync.Mutex
+	body, status := page, http.StatusOK
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte(body))
+	}))
+	defer srv.Close()
+	set := func(b string, s int) { mu.Lock(); body, status = b, s; mu.Unlock() }
+	c := clock.NewReal()
+	got := make(chan picker.Load)
+	done := make(chan struct{})
+	s := New(Config{Interval: time.Millisecond, BodyLimit: 1000, Clock: c, Logger: slog.New(slog.DiscardHandler)}, func(id picker.EndpointID, l picker.Load) {
+		if id != 7 {
+			t.Errorf("id %d", id)
+		}
+		select {
+		case got <- l:
+		case <-done:
+		}
+	})
+	target := []Target{{ID: 7, URL: srv.URL}}
+	s.Set(target)
+	s.Set(target) // the same target is polled once
+	first := <-got
+	if !first.OK || first.Waiting != 3 || first.At > c.Now() {
+		t.Errorf("%+v", first)
+	}
+	until := func(why string, ok func(picker.Load) bool) {
+		t.Helper()
+		for range 1000 {
+			if ok(<-got) {
+				return
+			}
+		}
+		t.Errorf("%s: not seen", why)
+	}
+	set("", http.StatusInternalServerError)
+	until("an error status fails the scrape", func(l picker.Load) bool { return !l.OK && !l.HasWaiting })
+	set(page+strings.Repeat("# x\n", 1000), http.StatusOK)
+	set(page, http.StatusOK)
+	until("and it recovers", func(l picker.Load) bool { return l.OK && l.HasWaiting })
+	set(page+strings.Repeat("# x\n", 1000), http.StatusOK)
+	until("a page above the limit fails", func(l picker.Load) bool { return !l.OK })
+	if second := <-got; second.At <= first.At {
+		t.Error("time went back")
+	}
+	close(done)
+	s.Close()
+	s.Close()
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(page))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l, _, err := Parse(strings.NewReader(string(b)))
+		if err != nil && l.OK {
+			t.Error("an error with a load")
+		}
+		if l.Waiting < 0 || l.KV < 0 || l.KV != l.KV {
+			t.Errorf("%+v", l)
+		}
+	})
+}

@@ -1,0 +1,89 @@
+// Package catalog is the one ordered list of scenarios and the requirement list, as literals.
+//
+// The requirement rows are the catalogue's own (spec/requirements.md); the scenarios below cite them by id. Nothing in here plays or
+// judges anything.
+package catalog
+
+import (
+	"slices"
+
+	"github.com/llm-weir/weir/harness/profile"
+	"github.com/llm-weir/weir/harness/scenario"
+	"github.com/llm-weir/weir/harness/verdict"
+)
+
+// Requirement is one row of the requirement catalogue.
+type Requirement struct {
+	ID     string
+	Level  string
+	First  bool // starred: part of the first certification run
+	Text   string
+	Source string
+}
+
+// Requirements lists all rows, picker first.
+func Requirements() []Requirement {
+	return slices.Concat(classificationRequirements, saturationRequirements, outcomesRequirements, surfaceRequirements,
+		intakeRequirements, deliveryRequirements)
+}
+
+// Find gives the row of an id.
+func Find(id string) (Requirement, bool) {
+	for _, r := range Requirements() {
+		if r.ID == id {
+			return r, true
+		}
+	}
+	return Requirement{}, false
+}
+
+// Scenarios lists the conformance scenarios in the order in which they are played and reported. The activation probe is first: what
+// depends on a gate that never closes shows nothing.
+func Scenarios() []scenario.Scenario {
+	return slices.Concat(activationScenarios, classificationScenarios, priorityScenarios, fairnessScenarios, orderingScenarios,
+		saturationScenarios, ceilingScenarios, capacityScenarios, endingScenarios, surfaceScenarios, loadScenarios)
+}
+
+// Compile writes every scenario down for a profile and a seed. Scenarios of which the profile judges nothing are included with no checks.
+func Compile(p profile.Profile, seed uint64) []scenario.Compiled {
+	var out []scenario.Compiled
+	for _, s := range Scenarios() {
+		c := scenario.Compile(s, p, seed)
+		c.Level = level(c)
+		out = append(out, c)
+	}
+	return out
+}
+
+var rank = []string{scenario.Informative, scenario.Experimental, scenario.Extended, scenario.Core}
+
+// level of a scenario is the strictest among its requirements.
+func level(c scenario.Compiled) string {
+	best := 0
+	for _, id := range c.Requirements() {
+		if r, ok := Find(id); ok {
+			best = max(best, slices.Index(rank, r.Level))
+		}
+	}
+	return rank[best]
+}
+
+// Covered lists, in catalogue order, the rows that the compiled scenarios and the run-wide checks judge.
+func Covered(cs []scenario.Compiled, p profile.Profile) []verdict.Requirement {
+	ids := map[string]bool{}
+	for _, c := range cs {
+		for _, id := range c.Requirements() {
+			ids[id] = true
+		}
+	}
+	for _, c := range RunChecks(p) {
+		ids[c.Requirement] = true
+	}
+	var out []verdict.Requirement
+	for _, r := range Requirements() {
+		if ids[r.ID] {
+			out = append(out, verdict.Requirement{ID: r.ID, Level: r.Level, Title: r.Text})
+		}
+	}
+	return out
+}

@@ -1,0 +1,155 @@
+package catalog
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/llm-weir/weir/harness/checks"
+	"github.com/llm-weir/weir/harness/scenario"
+	"github.com/llm-weir/weir/harness/sut"
+)
+
+// heldback are the needs of the scenarios that place load endpoint by endpoint under priority holdback.
+var heldback = []sut.Feature{sut.Hold, sut.Objectives, sut.Holdback, sut.Subset}
+
+var ceilingScenarios = []scenario.Scenario{
+	{
+		Name: "ceil-static", Title: "A static threshold of one half stops dispatch at half of capacity", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(10, 1)
+			b.Ceiling(0.5)
+			plug := b.Plug()
+			w := b.Queue(b.Req("w1"), b.Req("w2"))
+			b.Quiet("plateau", 300*time.Millisecond)
+			b.Check("FC-CEIL-01", "in-flight", checks.Spec{Mark: "plateau", Count: 5, Waiting: w})
+			b.Step(sut.Step{Op: sut.OpRelease, Mark: "freed", IDs: plug[:1]})
+			b.Step(sut.Step{Op: sut.OpArrivals, Mark: "opened", IDs: w[:1]})
+			b.Quiet("again", 300*time.Millisecond)
+			b.Check("FC-CEIL-01", "arrives", checks.Spec{IDs: w[:1], After: "freed", Within: time.Second, Waiting: w[1:]})
+			b.Check("FC-CEIL-01", "in-flight", checks.Spec{Mark: "again", Count: 5, Waiting: w[1:]})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "ceil-default", Title: "Without a policy full nominal capacity is used", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(10, 1)
+			b.Plug()
+			w := b.Queue(b.Req("w1"))
+			b.Quiet("full", 300*time.Millisecond)
+			b.Check("FC-CEIL-02", "in-flight", checks.Spec{Mark: "full", Count: 10, Waiting: w})
+			b.FullCapacity()
+		},
+	},
+	staticForAll("ceil-static-low", 0, 100),
+	staticForAll("ceil-static-high", 100, 0),
+	{
+		Name: "ceil-holdback", Title: "Under holdback the low band stops at half of capacity, the high band at full",
+		Needs: []sut.Feature{sut.Hold, sut.Objectives, sut.Holdback},
+		Write: func(b *scenario.Builder) {
+			b.Cap(10, 1)
+			b.Bands("", "", 100, 0)
+			b.Holdback(0.5, 1.0)
+			b.PlugN(5)
+			low := b.Queue(b.Req("low1"))
+			b.Quiet("low-plateau", 500*time.Millisecond)
+			b.Check("FC-CEIL-04", "in-flight", checks.Spec{Mark: "low-plateau", Count: 5, Waiting: low})
+			b.PlugN(5, scenario.At(100))
+			high := b.Queue(b.Req("high1", scenario.At(100)))
+			b.Quiet("high-plateau", 500*time.Millisecond)
+			b.Check("FC-CEIL-04", "in-flight", checks.Spec{Mark: "high-plateau", Count: 10, Waiting: append(high, low...)})
+			b.SetCapacity(5)
+			b.FullCapacity()
+		},
+	},
+	headroomCase("head-below", 10, 7, func(b *scenario.Builder) {
+		low := b.Queue(b.Req("low1"))
+		b.Quiet("low-waits", 500*time.Millisecond)
+		at := map[string]int{"a": 10, "b": 7}
+		b.Check("FC-HEAD-01", "waiting", checks.Spec{IDs: low, Mark: "low-waits", Count: 17, Counts: at})
+		b.PlugN(1, scenario.At(100), scenario.To("a"))
+		b.PlugN(1, scenario.At(100), scenario.To("b"))
+		b.Check("FC-HEAD-01", "served-by", checks.Spec{Endpoint: map[string]string{"plug18": "a", "plug19": "b"}})
+	}),
+	headroomCase("head-at", 11, 6, func(b *scenario.Builder) {
+		low := b.Queue(b.Req("low1"))
+		b.Quiet("low-waits", 500*time.Millisecond)
+		at := map[string]int{"a": 11, "b": 6}
+		b.Check("FC-HEAD-02", "waiting", checks.Spec{IDs: low, Mark: "low-waits", Count: 17, Counts: at})
+		want := map[string]string{}
+		for i := range 20 {
+			id := fmt.Sprintf("high%d", i+1)
+			want[id] = "b"
+			b.Step(sut.Step{Op: sut.OpPlug, Mark: "aimless", Requests: []sut.Request{b.Req(id, scenario.At(100))}})
+			b.Step(sut.Step{Op: sut.OpRelease, Mark: "released", IDs: []string{id}})
+			b.Endings("ended", id)
+		}
+		b.Check("FC-HEAD-02", "served-by", checks.Spec{Endpoint: want, Mark: "low-waits", Count: 17, Counts: at})
+	}),
+	headroomCase("head-low-ceiling", 8, 8, func(b *scenario.Builder) {
+		low := b.Queue(b.Req("low1"))
+		b.Quiet("low-waits", 500*time.Millisecond)
+		b.Check("FC-HEAD-03", "waiting", checks.Spec{IDs: low, Mark: "low-waits", Count: 16, Counts: map[string]int{"a": 8, "b": 8}})
+		b.Step(sut.Step{Op: sut.OpRelease, Mark: "freed", Endpoint: "a"})
+		b.Step(sut.Step{Op: sut.OpArrivals, Mark: "opened", IDs: low})
+		b.Check("FC-HEAD-03", "arrives", checks.Spec{IDs: low, After: "freed", Within: time.Second})
+	}),
+	headroomCapacity("head-capacity-one", 4, 1),
+	headroomCapacity("head-capacity-two", 4, 2),
+	{
+		Name: "head-default", Title: "With headroom 0 an endpoint at its limit receives nothing while another qualifies",
+		Needs: []sut.Feature{sut.Hold, sut.Subset},
+		Write: func(b *scenario.Builder) {
+			b.Cap(3, 2)
+			b.PlugN(3, scenario.To("a"))
+			b.PlugN(3)
+			b.Check("FC-HEAD-04", "served-by", checks.Spec{Endpoint: map[string]string{"plug4": "b", "plug5": "b", "plug6": "b"},
+				Engaged: []string{"plugged"}})
+			b.FullCapacity()
+		},
+	},
+}
+
+// staticForAll fills half of capacity at one priority and lets another wait at the same ceiling.
+func staticForAll(name string, fill, wait int) scenario.Scenario {
+	return scenario.Scenario{Name: name, Title: "The static ceiling is the same for every priority", Needs: banded, Write: func(b *scenario.Builder) {
+		b.Cap(10, 1)
+		b.Bands("", "", 100, 0)
+		b.Ceiling(0.5)
+		b.Plug(scenario.At(fill))
+		w := b.Queue(b.Req("w1", scenario.At(wait)))
+		b.Quiet("plateau", 300*time.Millisecond)
+		b.Check("FC-CEIL-03", "in-flight", checks.Spec{Mark: "plateau", Count: 5, Waiting: w})
+		b.FullCapacity()
+	}}
+}
+
+// headroomCase is the guide's example on a scale of 1:10: two endpoints with limit 10, headroom 0.1, ceilings 1.0 and 0.8.
+func headroomCase(name string, onA, onB int, then func(*scenario.Builder)) scenario.Scenario {
+	return scenario.Scenario{Name: name, Needs: heldback,
+		Title: fmt.Sprintf("The guide's two endpoints at %d and %d of 10, headroom 0.1, ceilings 1.0 and 0.8", onA, onB),
+		Write: func(b *scenario.Builder) {
+			b.Cap(10, 2)
+			b.Config.Detector.Headroom = 0.1
+			b.Bands("", "", 100, 0)
+			b.Holdback(0.8, 1.0)
+			b.PlugN(onA, scenario.At(100), scenario.To("a"))
+			b.PlugN(onB, scenario.At(100), scenario.To("b"))
+			then(b)
+			b.SetCapacity(16)
+			b.FullCapacity()
+		}}
+}
+
+func headroomCapacity(name string, k, n int) scenario.Scenario {
+	return scenario.Scenario{Name: name, Title: fmt.Sprintf("Headroom adds no capacity: %d×%d requests run, one more waits", k, n), Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(k, n)
+			b.Config.Detector.Headroom = 0.25
+			b.Plug()
+			w := b.Queue(b.Req("w1"))
+			b.Quiet("full", 300*time.Millisecond)
+			b.Check("FC-HEAD-05", "in-flight", checks.Spec{Mark: "full", Count: k * n, Waiting: w})
+			b.FullCapacity()
+		}}
+}

@@ -1,0 +1,196 @@
+package catalog
+
+import (
+	"time"
+
+	"github.com/llm-weir/weir/harness/checks"
+	"github.com/llm-weir/weir/harness/scenario"
+	"github.com/llm-weir/weir/harness/sut"
+)
+
+var restartable = []sut.Feature{sut.Hold, sut.Restart}
+
+var evicting = []sut.Feature{sut.Hold, sut.Objectives, sut.Eviction}
+
+var endingScenarios = []scenario.Scenario{
+	{
+		Name: "can-queued", Title: "A client that leaves the queue is never dispatched and holds up nobody", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Plug()
+			b.Queue(b.Req("x", scenario.Tenant("a")), b.Req("y", scenario.Tenant("a")))
+			b.Complete()
+			b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: []string{"x"}})
+			b.Endings("gone", "x")
+			b.Steps(1)
+			b.Quiet("after", 300*time.Millisecond)
+			b.Drain()
+			b.Check("FC-CAN-01", "never-served", checks.Spec{IDs: []string{"x"}, Then: []string{"y"}, Mark: scenario.Queued})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "can-frees-queue", Title: "Clients that leave free the queue's capacity", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Config.Bands = []sut.Band{{Priority: 0, MaxRequests: 5}}
+			b.Plug()
+			w := b.Queue(run(b, "a", 5)...)
+			over := sendOver(b, b.Req("over1"))
+			b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: w})
+			b.Endings("gone", w...)
+			b.Quiet("cleanup", 3*time.Second)
+			again := b.Queue(b.Req("again1"))
+			b.Complete()
+			capacityRefusal(b, "FC-CAN-02", over, w)
+			b.Check("FC-CAN-02", "waiting", checks.Spec{IDs: again, Mark: scenario.Queued, Count: 1})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "can-dispatched", Title: "A client that leaves after dispatch is aborted at the model server, streaming or not", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(2, 1)
+			b.Step(sut.Step{Op: sut.OpPlug, Mark: "plugged", Requests: []sut.Request{b.Req("whole"), b.Req("stream", scenario.StreamHeldAfter(2))}})
+			b.Quiet("both-running", 300*time.Millisecond)
+			b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: []string{"whole", "stream"}})
+			b.Endings("gone", "whole", "stream")
+			b.Quiet("noticed", 500*time.Millisecond)
+			b.Check("FC-CAN-03", "aborted", checks.Spec{IDs: []string{"whole", "stream"}, Within: 2 * time.Second})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "can-frees-capacity", Title: "Dispatched clients that leave free capacity for queued work", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(2, 1)
+			plug := b.Plug()
+			w := b.Queue(b.Req("w1"), b.Req("w2"))
+			b.Complete()
+			b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: plug})
+			b.Step(sut.Step{Op: sut.OpArrivals, Mark: "opened", IDs: w, Limit: 2 * time.Second})
+			b.Check("FC-CAN-04", "arrives", checks.Spec{IDs: w, After: "left", Within: 2 * time.Second})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "can-one-of-three", Title: "Cancelling one call of a tenant leaves its others alone", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Plug()
+			b.Queue(run(b, "a", 3)...)
+			b.Complete()
+			b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: []string{"a2"}})
+			b.Endings("gone", "a2")
+			b.Steps(2)
+			b.Drain()
+			b.Check("FC-CAN-07", "never-served", checks.Spec{IDs: []string{"a2"}, Then: []string{"a1", "a3"}, Mark: scenario.Queued})
+			b.Completed("FC-CAN-07", "a1", "a3")
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "ref-reasons", Title: "Every refusal names its cause, and different causes have different names", Needs: restartable,
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Config.Bands = []sut.Band{{Priority: 0, MaxRequests: 2}}
+			b.Config.TTL = waitLimit(b)
+			b.Plug()
+			w := b.Queue(b.Req("ttl1"), b.Req("ttl2"))
+			over := sendOver(b, b.Req("over1"))
+			b.Endings("expired", w...)
+			last := b.Queue(b.Req("shut1"))
+			b.Do(sut.OpShutdown, "shutdown")
+			b.Endings("shut", last...)
+			b.Drain()
+			b.Check("FC-REF-01", "reasons", checks.Spec{Groups: [][]string{over, w, last}, Reasons: b.Profile.Reasons})
+		},
+	},
+	{
+		Name: "shut-queued", Title: "A graceful shutdown answers every waiting request", Needs: restartable,
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Plug()
+			w := b.Queue(run(b, "a", 5)...)
+			b.Complete()
+			b.Do(sut.OpShutdown, "shutdown")
+			b.Endings("answered", w...)
+			b.Drain()
+			a := b.Profile.Refusals.Shutdown
+			b.Check("FC-SHUT-01", "refused", checks.Spec{IDs: w, After: "shutdown", Count: 1, Status: a.Status, Reason: a.Reason, Max: 2 * time.Second})
+		},
+	},
+	{
+		Name: "shut-many", Title: "No queued request ends without an outcome at shutdown", Needs: restartable,
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Plug()
+			var reqs []sut.Request
+			for f := range 10 {
+				reqs = append(reqs, run(b, string(rune('a'+f)), 5)...)
+			}
+			// They need no order among themselves.
+			w := ids(reqs)
+			b.Step(sut.Step{Op: sut.OpSend, Mark: "sent", Requests: reqs, Spacing: time.Millisecond})
+			b.Complete()
+			b.Do(sut.OpShutdown, "shutdown")
+			b.Endings("answered", w...)
+			b.Drain()
+			b.Check("FC-SHUT-06", "refused", checks.Spec{IDs: w, After: "shutdown", Mode: "any", Count: 1})
+		},
+	},
+	{
+		Name: "shut-running", Title: "Streams already running at the signal finish", Needs: restartable,
+		Write: func(b *scenario.Builder) {
+			b.Cap(20, 1)
+			running := b.Plug(scenario.StreamHeldAfter(1))
+			b.Do(sut.OpShutdown, "shutdown")
+			b.Quiet("draining", 500*time.Millisecond)
+			b.Drain()
+			b.Check("FC-SHUT-03", "completed", checks.Spec{IDs: running, Min: 400 * time.Millisecond})
+		},
+	},
+	{
+		Name: "evi-demand", Title: "Blocked demand stops running negative-priority work and takes its place", Needs: evicting,
+		Write: func(b *scenario.Builder) {
+			evictionPool(b, true)
+			batch := b.PlugN(2, scenario.At(-10))
+			demand := b.Send("demand", b.Req("hi", scenario.At(100)))
+			b.Step(sut.Step{Op: sut.OpArrivals, Mark: "taken", IDs: demand, Limit: 3 * time.Second})
+			b.Quiet("settled", 300*time.Millisecond)
+			b.Drain()
+			a := b.Profile.Refusals.Evicted
+			b.Check("FC-EVI-01", "evicted", checks.Spec{IDs: batch, Then: demand, Count: 1, Status: a.Status, Reason: a.Reason, Max: 3 * time.Second})
+			b.FullCapacity()
+		},
+	},
+	noEviction("evi-not-at-zero", "FC-EVI-02", "Work at priority 0 is never stopped", evicting, true, 0),
+	noEviction("evi-off", "FC-EVI-04", "Without the setting nothing is stopped", banded, false, -10),
+}
+
+func evictionPool(b *scenario.Builder, on bool) {
+	b.Cap(2, 1)
+	b.Bands("", "", 100, 0, -10)
+	b.Config.Eviction = on
+}
+
+// noEviction holds two requests of a priority in flight, sends demand at 100 and expects that nothing is stopped for 5 s.
+func noEviction(name, id, title string, needs []sut.Feature, on bool, priority int) scenario.Scenario {
+	return scenario.Scenario{Name: name, Title: title, Needs: needs, Write: func(b *scenario.Builder) {
+		evictionPool(b, on)
+		running := b.PlugN(2, scenario.At(priority))
+		demand := b.Send("demand", b.Req("hi", scenario.At(100)))
+		b.Quiet("blocked", 5*time.Second)
+		b.Drain()
+		b.Check(id, "undisturbed", checks.Spec{IDs: running, Waiting: demand, Mark: "blocked"})
+		b.FullCapacity()
+	}}
+}
+
+func ids(reqs []sut.Request) []string {
+	var out []string
+	for _, r := range reqs {
+		out = append(out, r.ID)
+	}
+	return out
+}

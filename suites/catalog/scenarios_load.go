@@ -1,0 +1,98 @@
+package catalog
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/llm-weir/weir/harness/checks"
+	"github.com/llm-weir/weir/harness/profile"
+	"github.com/llm-weir/weir/harness/scenario"
+	"github.com/llm-weir/weir/harness/sut"
+	"github.com/llm-weir/weir/loadgen/plan"
+	"github.com/llm-weir/weir/loadgen/workload"
+)
+
+//go:embed saturated.yaml
+var saturated []byte
+
+var loadScenarios = []scenario.Scenario{
+	{
+		Name: "load-saturated", Title: "Saturated multi-tenant load: served shares, refusals, cancellations, nothing lost",
+		Needs: []sut.Feature{sut.Objectives}, Alone: true,
+		Write: func(b *scenario.Builder) {
+			b.Config.Endpoints = []sut.Endpoint{{Name: "a"}, {Name: "b"}}
+			b.Config.Preset = "h100-llama3.1-8b"
+			b.Config.TTL = 2 * time.Second
+			if b.Profile.Config.ConcurrencyDetector {
+				b.Config.Detector = sut.Detector{Kind: "concurrency", MaxConcurrency: 3}
+			} else {
+				b.Config.Detector = sut.Detector{Kind: "utilization", QueueDepth: 1, KVUtil: 0.8, Staleness: 2 * time.Second}
+			}
+			b.Config.Bands = []sut.Band{
+				{Priority: 100, Fairness: "round-robin", Ordering: "fcfs"},
+				{Priority: 0, Fairness: "round-robin", Ordering: "fcfs"},
+				{Priority: -10, Fairness: "round-robin", Ordering: "fcfs", MaxRequests: 5},
+			}
+			for _, p := range []int{100, 0, -10} {
+				b.Objective(scenario.Objective(p), p)
+			}
+			p := loadPlan(b)
+			b.Step(sut.Step{Op: sut.OpLoad, Mark: "load", Plan: &p})
+			b.Check("BEN-10", "share", checks.Spec{Shares: map[string]float64{"silver": 0.5, "bronze": 0.5}, Margin: 0.1, Needed: 100, Mark: "load", Engaged: []string{"load"}})
+		},
+	},
+}
+
+// loadPlan compiles the embedded workload; it is part of the suite, so a mistake in it is a programming error.
+func loadPlan(b *scenario.Builder) plan.Plan {
+	spec, err := workload.Parse("suites/catalog/saturated.yaml", saturated)
+	if err != nil {
+		panic(err)
+	}
+	p, err := plan.Compile(spec, b.Seed)
+	if err != nil {
+		panic(fmt.Errorf("suites/catalog/saturated.yaml: %w", err))
+	}
+	return p
+}
+
+// RunChecks are the checks over all scenarios of a run together (INV: "evaluated over every scenario of a run").
+func RunChecks(p profile.Profile) []checks.Spec {
+	statuses := []int{}
+	for _, a := range []profile.Answer{p.Refusals.Capacity, p.Refusals.CapacityEmptyPool, p.Refusals.TTL, p.Refusals.TTLEmptyPool, p.Refusals.Shutdown, p.Refusals.Evicted} {
+		if a.Status != 0 && !slices.Contains(statuses, a.Status) {
+			statuses = append(statuses, a.Status)
+		}
+	}
+	if !slices.Contains(statuses, 503) {
+		statuses = append(statuses, 503)
+	}
+	sort.Ints(statuses)
+	all := []checks.Spec{
+		{Check: "conservation", Requirement: "INV-03", Needed: 200, Kinds: 3},
+		{Check: "no-internal-errors", Requirement: "INV-06", Needed: 20, Statuses: append(statuses, 400)},
+		{Check: "one-dispatch", Requirement: "INV-07", Needed: 200},
+		{Check: "declared-reasons", Requirement: "FC-REF-08", Needed: 3, Reasons: p.Reasons},
+		{Check: "clean-refusals", Requirement: "FC-REF-10", Needed: 20},
+		{Check: "refused-unseen", Requirement: "FC-REF-11", Needed: 20, Reason: p.Refusals.Evicted.Reason},
+	}
+	var out []checks.Spec
+	for _, s := range all {
+		if judged, _ := p.Applies(s.Requirement); judged {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	out := make([]string, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	sort.Strings(out)
+	return out
+}

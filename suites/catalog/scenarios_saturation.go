@@ -1,0 +1,199 @@
+package catalog
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/llm-weir/weir/harness/checks"
+	"github.com/llm-weir/weir/harness/scenario"
+	"github.com/llm-weir/weir/harness/sut"
+)
+
+var saturationScenarios = []scenario.Scenario{
+	{
+		Name: "sat-closed", Title: "At the ceiling requests wait in the picker", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(2, 1)
+			b.Plug()
+			more := b.Send("more", b.Req("a1"), b.Req("b1"), b.Req("c1"))
+			b.Quiet("closed", time.Second)
+			b.Check("FC-SAT-01", "waiting", checks.Spec{IDs: more, Mark: "closed", Count: 2})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "sat-open", Title: "Below the ceiling a request goes at once, and a waiting one as soon as capacity frees", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(2, 1)
+			plug := b.Plug()
+			b.Check("FC-SAT-02", "arrives", checks.Spec{IDs: plug, Within: 500 * time.Millisecond})
+			w := b.Queue(b.Req("w1"))
+			b.Complete()
+			b.Step(sut.Step{Op: sut.OpRelease, Mark: "freed", IDs: plug[:1]})
+			b.Step(sut.Step{Op: sut.OpArrivals, Mark: "opened", IDs: w})
+			b.Check("FC-SAT-02", "arrives", checks.Spec{IDs: w, After: "freed", Within: time.Second})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "sat-every-band", Title: "Saturation at 1 stops every band, the highest included", Needs: banded,
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Bands("", "", 100, 0, -10)
+			b.Plug()
+			b.Queue(b.Req("low", scenario.At(-10)), b.Req("mid"), b.Req("high", scenario.At(100)))
+			b.Quiet("stopped", time.Second)
+			b.Check("FC-SAT-03", "waiting", checks.Spec{IDs: []string{"low", "mid", "high"}, Mark: "stopped", Count: 1})
+			b.Steps(1)
+			b.Check("FC-SAT-03", "arrives", checks.Spec{IDs: []string{"high"}, After: "step", Within: time.Second, Waiting: []string{"low", "mid"}})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "sat-requests-mode", Title: "In-flight requests count over all endpoints", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(2, 2)
+			plug := b.Plug()
+			w := b.Queue(b.Req("w1"), b.Req("w2"))
+			b.Quiet("full", 300*time.Millisecond)
+			b.Check("FC-SAT-12", "in-flight", checks.Spec{Mark: "full", Count: 4, Waiting: w})
+			b.Step(sut.Step{Op: sut.OpRelease, Mark: "freed", IDs: plug[2:3]})
+			b.Step(sut.Step{Op: sut.OpArrivals, Mark: "opened", IDs: w[:1]})
+			b.Quiet("again", 300*time.Millisecond)
+			b.Check("FC-SAT-12", "arrives", checks.Spec{IDs: w[:1], After: "freed", Within: time.Second, Waiting: w[1:]})
+			b.Check("FC-SAT-12", "in-flight", checks.Spec{Mark: "again", Count: 4, Waiting: w[1:]})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "sat-long-and-short", Title: "In requests mode a long and a short call count the same", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(2, 1)
+			b.Step(sut.Step{Op: sut.OpPlug, Mark: "plugged", Requests: []sut.Request{b.Req("short"), b.Req("long", scenario.Size(32000))}})
+			w := b.Queue(b.Req("w1"))
+			b.Quiet("full", 300*time.Millisecond)
+			b.Check("FC-SAT-13", "in-flight", checks.Spec{Mark: "full", Count: 2, Waiting: w})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "sat-queued-do-not-count", Title: "Queued requests do not raise saturation", Needs: held,
+		Write: func(b *scenario.Builder) {
+			if !b.Profile.Config.ConcurrencyDetector {
+				b.Cap(2, 1)
+			} else {
+				b.Cap(4, 1)
+				b.Ceiling(0.5)
+			}
+			plug := b.Plug()
+			w := b.Queue(run(b, "a", 20)...)
+			b.Quiet("deep", 300*time.Millisecond)
+			b.Check("FC-SAT-23", "in-flight", checks.Spec{Mark: "deep", Count: 2, Waiting: w})
+			b.Step(sut.Step{Op: sut.OpRelease, Mark: "freed", IDs: plug[:1]})
+			b.Step(sut.Step{Op: sut.OpArrivals, Mark: "opened", IDs: w[:1]})
+			b.Quiet("again", 300*time.Millisecond)
+			b.Check("FC-SAT-23", "in-flight", checks.Spec{Mark: "again", Count: 2, Waiting: w[1:]})
+			b.FullCapacity()
+		},
+	},
+	utilCeiling("sat-mean-closed", "FC-SAT-04", "Two endpoints at 0.50 and 1.00 make 0.75: above a threshold of 0.70", 4, 0.70, false, load{2, 0.40}, load{4, 0.20}),
+	utilCeiling("sat-mean-open", "FC-SAT-04", "Two endpoints at 0.50 and 1.00 make 0.75: below a threshold of 0.80", 4, 0.80, true, load{2, 0.40}, load{4, 0.20}),
+	utilCeiling("sat-larger-open", "FC-SAT-06", "Per endpoint the larger pressure counts: 0.60 is below 0.65", 5, 0.65, true, load{3, 0.40}),
+	utilCeiling("sat-larger-closed", "FC-SAT-06", "Per endpoint the larger pressure counts: 0.60 is above 0.58", 5, 0.58, false, load{3, 0.40}),
+	utilCeiling("sat-half-open", "FC-SAT-07", "One full and one idle endpoint leave the pool at one half: open at 1.0", 5, 1.0, true, load{5, 0}, load{0, 0}),
+	utilCeiling("sat-half-closed", "FC-SAT-07", "One full and one idle endpoint leave the pool at one half: closed at 0.5", 5, 0.5, false, load{5, 0}, load{0, 0}),
+	inclusive("sat-inclusive", "FC-SAT-05", "A value equal to its threshold closes the gate, just below it stays open", func(b *scenario.Builder) { b.Util(5, 0.8, 1) }),
+	inclusive("sat-default-detector", "FC-CFG-04", "The default detector is utilization with waiting 5 and KV 0.80", func(b *scenario.Builder) {
+		b.Util(5, 0.8, 1)
+		b.Config.Detector = sut.Detector{}
+	}),
+	utilStages("pd-closed", "Prefill 0.65 and decode 0.90 are governed by 0.90: closed at 0.80", 0.80, false),
+	utilStages("pd-open", "Prefill 0.65 and decode 0.90 are governed by 0.90: open at 0.95", 0.95, true),
+}
+
+type load struct{ waiting, kv float64 }
+
+// setLoad scripts one endpoint and waits until the router knows it.
+func setLoad(b *scenario.Builder, i int, l load) {
+	b.Step(sut.Step{Op: sut.OpScript, Mark: "scripted", Endpoint: scenario.EndpointName(i), Values: &sut.LoadValues{Waiting: l.waiting, KV: l.kv}})
+}
+
+// probe sends one request and says whether the gate must let it through.
+func probe(b *scenario.Builder, id string) {
+	b.Step(sut.Step{Op: sut.OpProbe, Mark: id, Requests: []sut.Request{b.Req(id, scenario.Tenant("probe"))}})
+}
+
+// gateSpec is the expectation of probes: seen within 500 ms, or unseen for 500 ms (spec/requirements.md, "open / closed").
+func gateSpec(open, closed []string) checks.Spec {
+	return checks.Spec{Open: open, Closed: closed, Within: 500 * time.Millisecond, Min: 499 * time.Millisecond, Engaged: []string{"scripted"}}
+}
+
+// utilCeiling scripts the endpoints and probes once against a static threshold. Then it sets everything to idle and probes again: a
+// gate that never opens shows nothing about the value.
+func utilCeiling(name, id, title string, q int, threshold float64, open bool, loads ...load) scenario.Scenario {
+	return scenario.Scenario{Name: name, Title: title, Write: func(b *scenario.Builder) {
+		b.Util(q, 0.8, len(loads))
+		if threshold != 1.0 {
+			b.Ceiling(threshold)
+		}
+		for i, l := range loads {
+			setLoad(b, i, l)
+		}
+		probe(b, "probe1")
+		for i := range loads {
+			setLoad(b, i, load{})
+		}
+		probe(b, "idle1")
+		for i := range loads {
+			setLoad(b, i, load{waiting: float64(q)})
+		}
+		probe(b, "full1")
+		if open {
+			b.Check(id, "gate", gateSpec([]string{"probe1", "idle1"}, []string{"full1"}))
+		} else {
+			b.Check(id, "gate", gateSpec([]string{"idle1"}, []string{"probe1", "full1"}))
+		}
+	}}
+}
+
+// inclusive walks one endpoint over both thresholds.
+func inclusive(name, id, title string, configure func(*scenario.Builder)) scenario.Scenario {
+	return scenario.Scenario{Name: name, Title: title, Write: func(b *scenario.Builder) {
+		configure(b)
+		steps := []struct {
+			load
+			open bool
+		}{{load{4, 0}, true}, {load{5, 0}, false}, {load{0, 0.79}, true}, {load{0, 0.80}, false}, {load{0, 0}, true}}
+		var open, closed []string
+		for i, s := range steps {
+			setLoad(b, 0, s.load)
+			p := fmt.Sprintf("probe%d", i+1)
+			probe(b, p)
+			if s.open {
+				open = append(open, p)
+			} else {
+				closed = append(closed, p)
+			}
+		}
+		b.Check(id, "gate", gateSpec(open, closed))
+	}}
+}
+
+func utilStages(name, title string, threshold float64, open bool) scenario.Scenario {
+	return scenario.Scenario{Name: name, Title: title, Needs: []sut.Feature{sut.Stages}, Write: func(b *scenario.Builder) {
+		b.Util(20, 0.8, 2)
+		b.Config.Endpoints[0].Role, b.Config.Endpoints[1].Role = "prefill", "decode"
+		b.Ceiling(threshold)
+		setLoad(b, 0, load{waiting: 13})
+		setLoad(b, 1, load{waiting: 18})
+		probe(b, "probe1")
+		setLoad(b, 0, load{})
+		setLoad(b, 1, load{})
+		probe(b, "idle1")
+		if open {
+			b.Check("FC-PD-01", "gate", gateSpec([]string{"probe1", "idle1"}, nil))
+		} else {
+			b.Check("FC-PD-01", "gate", gateSpec([]string{"idle1"}, []string{"probe1"}))
+		}
+	}}
+}
