@@ -293,6 +293,24 @@ func evicted(s Spec, r *evidence.Run) finding {
 	return pass(fmt.Sprintf("%d evicted with %d %s", len(victims), s.Status, s.Reason), fmt.Sprintf("%d in flight, demand blocked", len(s.IDs)), append(victims, s.Then...)...)
 }
 
+// upstreamError: the error answer of a model server reaches the client with its own Status and without a dropped reason.
+func upstreamError(s Spec, r *evidence.Run) finding {
+	for _, id := range s.IDs {
+		c, ok := r.ClientByID(id)
+		b, seen := r.BackendByID(id)
+		if !ok || !seen || b.Ending != evidence.Failed {
+			return notEngaged(id+" was not answered with an error by a model server", id)
+		}
+		if c.Outcome != evidence.Refused || c.Status != s.Status || c.Reason != "" {
+			return fail(answer(c), fmt.Sprintf("the model server answered %d, the client got %s", s.Status, answer(c)), id)
+		}
+	}
+	if len(s.IDs) == 0 {
+		return notEngaged("no request to look at")
+	}
+	return pass(fmt.Sprintf("%d passed on as %d", len(s.IDs), s.Status), "answered by the model server", s.IDs...)
+}
+
 // startup: the document Valid comes up, and each of Cases is refused with a non-zero exit within Max, naming its text.
 func startup(s Spec, r *evidence.Run) finding {
 	by := map[string]evidence.Process{}

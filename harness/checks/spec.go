@@ -112,7 +112,7 @@ func Judge(s Spec, r evidence.Run) verdict.Verdict {
 // Names lists the checks of one scenario.
 func Names() []string {
 	return []string{"order", "waiting", "in-flight", "arrives", "refused", "reasons", "completed", "aborted", "undisturbed", "evicted",
-		"never-served", "one-per-release", "gate", "startup", "series", "body", "served-by", "share"}
+		"never-served", "one-per-release", "gate", "startup", "series", "body", "served-by", "share", "upstream-error"}
 }
 
 func judge(s Spec, r *evidence.Run) finding {
@@ -164,6 +164,8 @@ func judge(s Spec, r *evidence.Run) finding {
 		return servedBy(s, r)
 	case "share":
 		return share(s, r)
+	case "upstream-error":
+		return upstreamError(s, r)
 	}
 	return finding{kind: verdict.Error, figure: "unknown check", why: fmt.Sprintf("check %q is not in the library", s.Check)}
 }

@@ -25,8 +25,22 @@ const DefaultPath = "/v1/completions"
 // Tamper changes the reference while it is put together, between its parts and never inside them; nil fields change nothing. It makes
 // the mutants of package selfcheck.
 type Tamper struct {
-	Config func(*epconfig.Config)
-	Wiring func(*epp.Wiring)
+	Config   func(*epconfig.Config)
+	Wiring   func(*epp.Wiring)
+	Document func(string) string // the configuration document as the picker reads it
+	Forward  func([]byte) []byte // the body as the data plane forwards it
+}
+
+// Load reads a configuration document as the tampered reference does.
+func (t Tamper) Load(doc string, c epconfig.Contract) (epconfig.Config, error) {
+	if t.Document != nil {
+		doc = t.Document(doc)
+	}
+	cfg, err := epconfig.Load("config.yaml", []byte(doc), c)
+	if err == nil && t.Config != nil {
+		t.Config(&cfg)
+	}
+	return cfg, err
 }
 
 // Path is the request path of r.
@@ -75,7 +89,7 @@ func Headers(scenario string, r sut.Request, addresses func(string) string) map[
 func Sent(scenario string, r sut.Request, body []byte) evidence.Client {
 	return evidence.Client{Scenario: scenario, ID: r.ID, Tenant: r.Tenant, Objective: r.Objective, Stream: r.Stream,
 		Intended: evidence.Never, Sent: evidence.Never, Headers: evidence.Never, FirstToken: evidence.Never, LastToken: evidence.Never,
-		End: evidence.Never, Outcome: evidence.Unfinished, RequestBytes: int64(len(body)), BodySHA256: hash(body)}
+		End: evidence.Never, Outcome: evidence.Unfinished, RequestBytes: int64(len(body)), BodySHA256: Hash(body)}
 }
 
 // Samples flattens the flow-control series of a metrics page, sorted by name and labels; histograms give their count and sum.

@@ -6,7 +6,8 @@ import (
 	"strconv"
 )
 
-func hash(b []byte) string {
+// Hash is the sha256 of b in hex, as records carry it.
+func Hash(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }

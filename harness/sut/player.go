@@ -29,6 +29,9 @@ type Stage interface {
 	Arrivals() []string // ids in the order they arrived at the model servers
 	SetHold(on bool)
 	SetLoad(endpoint string, v LoadValues)
+	// SetFault breaks the metrics page of a model server (Step.Mode), SetFailure lets all of them answer with an error status.
+	SetFault(endpoint, mode string) error
+	SetFailure(status int) error
 	Scrapes(endpoint string) int64
 
 	AddEndpoint(name string) error
@@ -128,6 +131,10 @@ func (p player) play(ctx context.Context, s Step) error {
 		}
 	case OpHold:
 		p.st.SetHold(s.Count == 1)
+	case OpFault:
+		err = p.st.SetFault(s.Endpoint, s.Mode)
+	case OpFail:
+		err = p.st.SetFailure(s.Count)
 	default:
 		err = fmt.Errorf("unknown operation %q", s.Op)
 	}

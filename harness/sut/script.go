@@ -37,6 +37,8 @@ const (
 	OpSample   Op = "sample"          // read the router's metrics page
 	OpTryStart Op = "try-start"       // start a router with the document Raw and record whether it came up
 	OpLoad     Op = "load"            // play Plan with the open-loop runner until every request has ended
+	OpFault    Op = "metrics-fault"   // let the metrics page of Endpoint fail as Mode says: "none", "hang", "error500", "drop", "untyped"
+	OpFail     Op = "fail"            // let every model server answer with status Count; 0 ends it
 	OpHold     Op = "hold"            // turn holding at the model servers on (Count 1) or off (Count 0)
 )
 
@@ -53,6 +55,7 @@ type Step struct {
 	Endpoint string        `json:"endpoint,omitempty"`
 	Values   *LoadValues   `json:"values,omitempty"`
 	Raw      string        `json:"raw,omitempty"`
+	Mode     string        `json:"mode,omitempty"`
 	Plan     *plan.Plan    `json:"plan,omitempty"`
 }
 

@@ -120,6 +120,9 @@ func NewDriver(m picker.Machine, cfg DriverConfig) *Driver {
 func (d *Driver) Submit(ctx context.Context, label string, r picker.Request) (Placement, wire.Outcome) {
 	t := &ticket{label: label, request: r, decided: make(chan verdict, 1), evicted: make(chan struct{})}
 	id := d.nextID.Add(1)
+	if isClosed(d.stop) {
+		return Placement{}, wire.RejectedOther
+	}
 	select {
 	case d.events <- event{ev: picker.Event{Kind: picker.Arrive, ID: id, Request: r}, ticket: t}:
 	case <-ctx.Done():

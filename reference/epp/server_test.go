@@ -95,7 +95,7 @@ func TestFiles(t *testing.T) {
 	}
 	rows := map[string][]string{
 		"endpoints: [{name: a, address: x, port: 99999}, {name: a, address: 1.1.1.1, port: 1, bogus: 1}]": {"bogus", "endpoints[0].port", "endpoints[0].address", `endpoints[1].name: "a" is used twice`},
-		"endpoints: [{address: 1.1.1.1, port: 1}, {name: b, address: 1.1.1.1, port: 1}]":                 {"endpoints[0].name: missing", "is used twice"},
+		"endpoints: [{address: 1.1.1.1, port: 1}, {name: b, address: 1.1.1.1, port: 1}]":                  {"endpoints[0].name: missing", "is used twice"},
 		"pods: []": {"e:1: field pods not found"},
 	}
 	for doc, wants := range rows {

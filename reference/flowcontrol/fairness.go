@@ -59,13 +59,10 @@ func (b *band) add(e *Entry) {
 	}
 }
 
-// head is the entry whose turn it is; nil if the band has no queued work.
+// head is the entry whose turn it is; the band has queued work.
 func (b *band) head() *Entry {
 	if b.cfg.Fairness == GlobalStrict {
 		return b.queue.head(b.cfg.Ordering)
-	}
-	if b.rotation.head == nil {
-		return nil
 	}
 	return b.rotation.head.queue.head(b.cfg.Ordering)
 }

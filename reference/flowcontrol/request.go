@@ -26,8 +26,7 @@ type Request struct {
 // Entry is one live request: queued until it has a Member, in flight from then on. The machine that owns the controller reads it,
 // only the controller writes it, and it is reused for another request after the terminal decision or Finish.
 type Entry struct {
-	// What the neighbours in a list or heap touch comes first, so that taking an entry out of a long backlog costs them one cache
-	// line each.
+	// What its neighbours in lists and heaps touch stands together.
 	links   [slots]link
 	at      [slots]int32  // position in a heap plus one; 0: in none
 	key     int64         // rank under the band's ordering, smaller first

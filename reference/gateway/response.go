@@ -58,15 +58,11 @@ func (x *exchange) forward() *answer {
 			}
 		}
 	}
-	if u.err != nil {
+	if u.err != nil { // 503 for a failed connection and for a reset before the headers alike, as Envoy has it
 		if x.ctx.Err() != nil {
 			return x.gone()
 		}
-		status := http.StatusBadGateway
-		if c := (*connectError)(nil); errors.As(u.err, &c) {
-			status = http.StatusServiceUnavailable
-		}
-		return problem(status, fmt.Errorf("model server %s: %w", u.served, u.err))
+		return problem(http.StatusServiceUnavailable, fmt.Errorf("model server %s: %w", u.served, u.err))
 	}
 	x.seen.Served = u.served
 	rel := &relay{x: x, resp: u.resp, direct: make(chan []byte), ended: make(chan error, 1), stop: make(chan struct{})}

@@ -41,7 +41,9 @@ func New(cfg Config, det flowcontrol.DetectorConfig) (*Scheduler, error) {
 
 // Pick is the endpoint for a request and further ones, best first. Without one the outcome says why: RejectedNoEndpoints if the
 // pool or the subset is empty (FC-REF-12), RejectedCapacity if the headroom filter left nothing (FC-REF-13).
-func (s *Scheduler) Pick(now time.Duration, r *flowcontrol.Request, pool *flowcontrol.Pool) (*flowcontrol.Member, []flowcontrol.EndpointID, wire.Outcome) {
+func (s *Scheduler) Pick(
+	now time.Duration, r *flowcontrol.Request, pool *flowcontrol.Pool,
+) (*flowcontrol.Member, []flowcontrol.EndpointID, wire.Outcome) {
 	s.candidates = append(s.candidates[:0], pool.Members()...)
 	if s.cfg.SubsetFilter && r.HasSubset {
 		s.candidates = restrict(s.candidates, r.Subset)

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/llm-weir/weir/harness/checks"
@@ -104,6 +105,20 @@ var endingScenarios = []scenario.Scenario{
 			b.Endings("shut", last...)
 			b.Drain()
 			b.Check("FC-REF-01", "reasons", checks.Spec{Groups: [][]string{over, w, last}, Reasons: b.Profile.Reasons})
+		},
+	},
+	{
+		Name: "ref-upstream", Title: "Error answers of model servers are passed on unchanged", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(2, 1)
+			for _, status := range []int{400, 404, 429, 500, 503} {
+				b.Step(sut.Step{Op: sut.OpFail, Mark: "failing", Count: status})
+				id := b.Send("sent", b.Req(fmt.Sprintf("up%d", status), scenario.Tenant("a")))
+				b.Endings("ended", id...)
+				b.Check("FC-REF-17", "upstream-error", checks.Spec{IDs: id, Status: status})
+			}
+			b.Step(sut.Step{Op: sut.OpFail, Mark: "healed"})
+			b.FullCapacity()
 		},
 	},
 	{

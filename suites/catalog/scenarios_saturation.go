@@ -107,6 +107,22 @@ var saturationScenarios = []scenario.Scenario{
 		b.Util(5, 0.8, 1)
 		b.Config.Detector = sut.Detector{}
 	}),
+	{
+		Name: "sat-stale", Title: "Readings older than the staleness limit count as saturated",
+		Write: func(b *scenario.Builder) {
+			b.Util(5, 0.8, 1)
+			b.Config.Detector.Staleness = b.Profile.Tolerances.Staleness
+			setLoad(b, 0, load{})
+			probe(b, "fresh1")
+			b.Step(sut.Step{Op: sut.OpFault, Mark: "hanging", Endpoint: "a", Mode: "hang"})
+			b.Quiet("grown-stale", 1500*time.Millisecond)
+			probe(b, "stale1")
+			b.Step(sut.Step{Op: sut.OpFault, Mark: "healed", Endpoint: "a", Mode: "none"})
+			setLoad(b, 0, load{})
+			probe(b, "healed1")
+			b.Check("FC-SAT-09", "gate", gateSpec([]string{"fresh1", "healed1"}, []string{"stale1"}))
+		},
+	},
 	utilStages("pd-closed", "Prefill 0.65 and decode 0.90 are governed by 0.90: closed at 0.80", 0.80, false),
 	utilStages("pd-open", "Prefill 0.65 and decode 0.90 are governed by 0.90: open at 0.95", 0.95, true),
 }

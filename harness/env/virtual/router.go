@@ -67,7 +67,9 @@ func (r *router) scrape(sv *server) {
 	began := r.st.now
 	l := sv.load()
 	l.At = began
-	sv.scrapes++
+	if sv.fault != "hang" {
+		sv.scrapes++
+	}
 	r.metrics.Sample(sv.id, l)
 	r.step(picker.Event{Kind: picker.Sample, Endpoint: picker.Endpoint{ID: sv.id}, Load: l})
 	r.st.after(scrapePeriod, func() { r.scrape(sv) })

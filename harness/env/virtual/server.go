@@ -5,6 +5,7 @@ import (
 	"sort"
 	"strconv"
 
+	"github.com/llm-weir/weir/harness/env"
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/harness/wire"
@@ -24,6 +25,8 @@ type server struct {
 	inPool   bool
 	scripted *sut.LoadValues
 	scrapes  int64
+	fault    string // of the metrics page
+	failure  int    // status of every answer, 0: none
 	visits   []*visit
 	engine   *engine.Engine
 	running  map[uint64]*visit
@@ -64,6 +67,12 @@ func (st *stage) serverByID(id picker.EndpointID) *server {
 
 // load is what a scrape reads.
 func (sv *server) load() picker.Load {
+	switch sv.fault {
+	case "hang", "error500":
+		return picker.Load{}
+	case "drop", "untyped":
+		return picker.Load{OK: true}
+	}
 	l := picker.Load{OK: true, HasWaiting: true, HasKV: true}
 	if sv.scripted != nil {
 		l.Waiting, l.Running, l.KV = sv.scripted.Waiting, sv.scripted.Running, sv.scripted.KV
@@ -93,12 +102,19 @@ func (sv *server) arrive(c *call) *visit {
 	st := sv.st
 	v := &visit{sv: sv, call: c, order: len(st.arrived)}
 	cl := c.client
+	body, bodyHash := cl.body, cl.rec.BodySHA256
+	if f := st.sys.opts.Tamper.Forward; f != nil {
+		body = f(body)
+		bodyHash = env.Hash(body)
+	}
 	v.rec = evidence.Backend{Scenario: st.scenario, ID: cl.rec.ID, Endpoint: sv.spec.Name, Arrival: int64(st.now), Released: evidence.Never,
 		FirstToken: evidence.Never, End: evidence.Never, Ending: evidence.Running, Stream: cl.req.Stream, PromptTokens: int(c.request.Tokens),
-		Bytes: int64(len(cl.body)), BodySHA256: cl.rec.BodySHA256, JSONSHA256: wire.JSONHash(cl.body), ControlHeaders: controlHeaders(cl.headers)}
+		Bytes: int64(len(body)), BodySHA256: bodyHash, JSONSHA256: wire.JSONHash(body), ControlHeaders: controlHeaders(cl.headers)}
 	sv.visits = append(sv.visits, v)
 	st.arrived = append(st.arrived, cl.rec.ID)
 	switch {
+	case sv.failure != 0:
+		st.after(answerTime, func() { v.fail(sv.failure) })
 	case sv.hold && !cl.req.PassHold:
 		v.held, v.rec.Held = true, true
 		if n := min(cl.req.HoldAfter, max(0, v.tokens()-1)); n > 0 {
@@ -117,6 +133,20 @@ func (sv *server) arrive(c *call) *visit {
 		st.after(answerTime, func() { v.produce(v.tokens()) })
 	}
 	return v
+}
+
+// fail is the model server's own error answer, which the router passes on.
+func (v *visit) fail(status int) {
+	if v.over {
+		return
+	}
+	v.over = true
+	st := v.sv.st
+	v.rec.Ending, v.rec.End = evidence.Failed, int64(st.now)
+	st.after(hop, v.call.finish)
+	st.after(hop, func() {
+		v.call.client.refused(st, wire.Refusal{Status: status, Body: `{"error":{"message":"injected"}}`})
+	})
 }
 
 func controlHeaders(h map[string]string) []string {

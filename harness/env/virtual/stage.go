@@ -11,7 +11,6 @@ import (
 	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/harness/wire"
 	"github.com/llm-weir/weir/loadgen/plan"
-	"github.com/llm-weir/weir/reference/epconfig"
 	"github.com/llm-weir/weir/reference/epp"
 )
 
@@ -156,6 +155,24 @@ func (st *stage) SetLoad(endpoint string, v sut.LoadValues) {
 	}
 }
 
+// SetFault implements sut.Stage. Untyped families are read as missing, as the scraper does.
+func (st *stage) SetFault(endpoint, mode string) error {
+	sv := st.server(endpoint)
+	if sv == nil {
+		return fmt.Errorf("unknown endpoint %q", endpoint)
+	}
+	sv.fault = mode
+	return nil
+}
+
+// SetFailure implements sut.Stage.
+func (st *stage) SetFailure(status int) error {
+	for _, sv := range st.servers {
+		sv.failure = status
+	}
+	return nil
+}
+
 // Scrapes implements sut.Stage.
 func (st *stage) Scrapes(endpoint string) int64 {
 	if sv := st.server(endpoint); sv != nil {
@@ -210,11 +227,7 @@ func (st *stage) Shutdown() { st.after(hop, st.router.shutdown) }
 
 // TryStart implements sut.Stage. In virtual time a start is the loading of the document, and a refusal is exit status 2.
 func (st *stage) TryStart(_ context.Context, name, doc string) evidence.Process {
-	cfg, err := epconfig.Load("config.yaml", []byte(doc), st.sys.opts.Contract)
-	if err == nil && st.sys.opts.Tamper.Config != nil {
-		st.sys.opts.Tamper.Config(&cfg)
-	}
-	if err != nil {
+	if _, err := st.sys.opts.Tamper.Load(doc, st.sys.opts.Contract); err != nil {
 		return evidence.Process{Case: name, ExitCode: 2, Text: err.Error()}
 	}
 	return evidence.Process{Case: name, Started: true}

@@ -55,12 +55,9 @@ func (s *System) Configure(_ context.Context, c sut.Configuration) error {
 	if err != nil {
 		return err
 	}
-	loaded, err := epconfig.Load("config.yaml", []byte(doc), s.opts.Contract)
+	loaded, err := s.opts.Tamper.Load(doc, s.opts.Contract)
 	if err != nil {
 		return fmt.Errorf("configuration of the reference: %w", err)
-	}
-	if s.opts.Tamper.Config != nil {
-		s.opts.Tamper.Config(&loaded)
 	}
 	s.cfg, s.doc, s.loaded, s.ready = c, doc, loaded, true
 	return nil
