@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -132,7 +133,7 @@ func (l *loader) gates(o object) {
 			continue
 		}
 		name, value, valued := strings.Cut(n.Value, "=")
-		if !contains(l.c.gates, name) || (valued && !l.c.GateValues) {
+		if !slices.Contains(l.c.gates, name) || (valued && !l.c.GateValues) {
 			l.fail(n, "featureGates[%d]: feature gate '%s' is unknown or unregistered", i, n.Value)
 			continue
 		}

@@ -2,6 +2,7 @@ package epconfig
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -118,7 +119,7 @@ func (l *loader) lookup(at *yaml.Node, ref string) (plugin, bool) {
 	if p, ok := l.declared[ref]; ok {
 		return p, true
 	}
-	if !contains(builtin, ref) {
+	if !slices.Contains(builtin, ref) {
 		return plugin{}, false
 	}
 	empty := &yaml.Node{Kind: yaml.MappingNode, Line: at.Line}
@@ -212,7 +213,7 @@ func (l *loader) topLevelDetector(root object) (object, bool) {
 // inlineKey is the first threshold of a top-level block.
 func inlineKey(n *yaml.Node) *yaml.Node {
 	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
-		if contains(inlineKeys, n.Content[i].Value) {
+		if slices.Contains(inlineKeys, n.Content[i].Value) {
 			return n.Content[i]
 		}
 	}

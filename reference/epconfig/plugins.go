@@ -2,6 +2,7 @@ package epconfig
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -158,7 +159,7 @@ func (l *loader) passivePlugin(typ, path string, params, at *yaml.Node) any {
 }
 
 func (l *loader) noSuchType(typ string, at *yaml.Node) any {
-	if contains(unsupported, typ) {
+	if slices.Contains(unsupported, typ) {
 		l.fail(at, "plugin type %q is not supported by this build", typ)
 	} else {
 		l.fail(at, "plugin type %q is not registered: unknown plugin for contract %s", typ, l.c.Name)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -77,7 +78,7 @@ func (r *reader) object(n *yaml.Node, path string, allowed ...string) object {
 			continue
 		}
 		seen[key.Value] = true
-		if !contains(allowed, key.Value) {
+		if !slices.Contains(allowed, key.Value) {
 			r.fail(key, "strict decoding error: unknown field %q", full)
 			continue
 		}
@@ -93,15 +94,6 @@ func orDocument(path string) string {
 		return "document"
 	}
 	return path
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 func (o object) has(key string) bool { _, ok := o.fields[key]; return ok }

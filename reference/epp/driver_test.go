@@ -158,7 +158,7 @@ func TestDispatchQueueFinish(t *testing.T) {
 				t.Errorf("%s: %v queued, %v bytes", prefix, q, b)
 			}
 		}
-		time.Sleep(2 * time.Second) // fake time: the wait shows in the records
+		clock.Sleep(t.Context(), 2*time.Second) // fake time: the wait shows in the records
 		d.Finish(p.ID)
 		q := <-second
 		d.Finish(q.ID)

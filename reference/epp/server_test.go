@@ -2,12 +2,15 @@ package epp
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +18,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
+	"github.com/llm-weir/weir/harness/wire"
 	"github.com/llm-weir/weir/reference/epconfig"
 	"github.com/llm-weir/weir/reference/picker"
 )
@@ -175,5 +179,57 @@ func await(t *testing.T, logged chan string, text string) {
 		case <-ctx.Done():
 			t.Fatalf("%q was not logged", text)
 		}
+	}
+}
+
+// TestScrapingOpensTheGate publishes a full and then an empty model server: the request waits for the first and goes with the second.
+func TestScrapingOpensTheGate(t *testing.T) {
+	var waiting atomic.Int64
+	waiting.Store(100)
+	scraped := make(chan struct{}, 1)
+	model := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, "# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting %d\n# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc 0\n", waiting.Load())
+		select {
+		case scraped <- struct{}{}:
+		default:
+		}
+	}))
+	defer model.Close()
+	o := options(t)
+	o.ScrapeInterval = time.Millisecond
+	o.Config.Picker.Flow.Detector.Staleness = time.Hour
+	o.Endpoints = []picker.Endpoint{{Name: "a", Address: model.Listener.Addr().String()}}
+	p, err := picker.New(o.Config.Picker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.Wiring.Machine = p
+	arrived := make(chan struct{})
+	s, err := Serve(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	<-scraped
+	<-scraped // the first sample has been delivered before the second scrape begins
+	got := make(chan wire.Outcome, 1)
+	go func() {
+		close(arrived)
+		placement, outcome := s.Driver().Submit(t.Context(), "", picker.Request{FairnessID: "f", Bytes: 1})
+		s.Driver().Finish(placement.ID)
+		got <- outcome
+	}()
+	<-arrived
+	for range 5 {
+		<-scraped
+	}
+	select {
+	case o := <-got:
+		t.Errorf("decided as %v before a full server", o)
+	default:
+	}
+	waiting.Store(0)
+	if o := <-got; o != wire.Dispatched {
+		t.Error(o)
 	}
 }

@@ -74,16 +74,16 @@ func (x *exchange) run() {
 	<-x.upEnded
 }
 
-// settleBody ends the reading of a body that is not needed any more: the connection's read deadline wakes the reader, and the
-// connection is not used again.
+// settleBody ends the reading of a body that is not needed any more. If the rest is still to come, the connection's read deadline
+// wakes the reader, and the connection is not used again.
 func (x *exchange) settleBody() {
 	if x.up == nil {
 		return
 	}
-	select {
-	case <-x.up.read:
+	if x.up.complete() {
+		// The reader is about to end. A read deadline now would hit net/http's watch for a client that leaves, and look like one.
+		<-x.up.read
 		return
-	default:
 	}
 	x.cancel() // the forwarder may wait for bytes that will not come
 	x.w.Header().Set("Connection", "close")
@@ -100,9 +100,6 @@ func (x *exchange) reply(a *answer) {
 		x.seen.Broken = true
 		return
 	}
-	if x.r.Context().Err() != nil {
-		return // nobody is there
-	}
 	for name, values := range a.header {
 		x.w.Header()[name] = values
 	}
@@ -110,7 +107,10 @@ func (x *exchange) reply(a *answer) {
 		x.w.Header().Set("Content-Type", "text/plain")
 	}
 	x.w.Header().Set("Content-Length", fmt.Sprint(len(a.body)))
-	x.seen.Status = a.status
+	if x.r.Context().Err() == nil {
+		x.seen.Status = a.status
+	}
+	// Written even if the client seems to have left: a handler that writes nothing sends an empty 200.
 	x.w.WriteHeader(a.status)
 	_, _ = x.w.Write(a.body)
 }

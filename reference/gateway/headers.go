@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"slices"
 	"sort"
 	"strings"
 
@@ -82,16 +83,7 @@ func mutate(h http.Header, m *extprocv3.HeaderMutation) {
 
 func ours(name string) bool {
 	return strings.HasPrefix(name, ":") || strings.EqualFold(name, "content-length") || strings.EqualFold(name, "host") ||
-		contains(hopByHop, textproto.CanonicalMIMEHeaderKey(name))
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
+		slices.Contains(hopByHop, textproto.CanonicalMIMEHeaderKey(name))
 }
 
 func headerText(o *corev3.HeaderValueOption) string {

@@ -129,6 +129,13 @@ func (u *upload) receive(body io.Reader, limit int, c clock.Clock) {
 	}
 }
 
+// complete tells whether the last byte has been read.
+func (u *upload) complete() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.whole
+}
+
 // since is the time from the last byte to now; 0 if the body is not whole yet.
 func (u *upload) since(now time.Duration) time.Duration {
 	u.mu.Lock()

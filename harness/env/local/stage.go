@@ -1,0 +1,409 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/llm-weir/weir/harness/clock"
+	"github.com/llm-weir/weir/harness/env"
+	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/sut"
+	"github.com/llm-weir/weir/loadgen/openai"
+	"github.com/llm-weir/weir/loadgen/plan"
+	"github.com/llm-weir/weir/loadgen/runner"
+	"github.com/llm-weir/weir/reference/epp"
+	"github.com/llm-weir/weir/reference/gateway"
+	"github.com/llm-weir/weir/reference/picker"
+	"github.com/llm-weir/weir/sim-vllm/server"
+)
+
+// stage is one running system. It implements sut.Stage.
+type stage struct {
+	scenario string
+	sys      *System
+	out      evidence.Sink
+	clock    clock.Real
+	sims     []*sim
+	epp      *epp.Server
+	gateway  *gateway.Gateway
+	front    *http.Server
+	sender   *openai.Sender
+
+	base     context.Context
+	cancel   context.CancelCauseFunc
+	requests sync.WaitGroup // clients
+	tasks    sync.WaitGroup // servers and shutdowns
+	once     sync.Once
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at every change
+	clients map[string]*client
+	order   []*client
+	member  []string // names of the endpoints in the pool
+}
+
+type client struct {
+	id        string
+	cancel    context.CancelCauseFunc
+	ended     bool
+	abandoned bool
+}
+
+var _ sut.Stage = (*stage)(nil)
+
+// pollPeriod bounds how late Await notices what nobody announces: the router's own gauges.
+const pollPeriod = 5 * time.Millisecond
+
+// Now implements sut.Stage.
+func (st *stage) Now() time.Duration { return st.clock.Now() }
+
+// wake tells every Await that something has changed.
+func (st *stage) wake() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	close(st.changed)
+	st.changed = make(chan struct{})
+}
+
+// Await implements sut.Stage.
+func (st *stage) Await(ctx context.Context, until time.Duration, cond func() bool) bool {
+	for {
+		st.mu.Lock()
+		changed := st.changed
+		st.mu.Unlock()
+		if cond() {
+			return true
+		}
+		left := until - st.clock.Now()
+		if left <= 0 || ctx.Err() != nil {
+			return false
+		}
+		t := st.clock.Timer(min(left, pollPeriod))
+		select {
+		case <-changed:
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+}
+
+// Send implements sut.Stage.
+func (st *stage) Send(r sut.Request) {
+	ctx, cancel := context.WithCancelCause(st.base)
+	c := &client{id: r.ID, cancel: cancel}
+	st.mu.Lock()
+	st.clients[r.ID] = c
+	st.order = append(st.order, c)
+	st.mu.Unlock()
+	q := openai.Request{Scenario: st.scenario, ID: r.ID, Path: env.Path(r), Body: env.Body(r), Stream: r.Stream,
+		Headers: env.Headers(st.scenario, r, st.address), Intended: st.clock.Now()}
+	st.requests.Go(func() {
+		rec := st.sender.Do(ctx, q, nil)
+		cancel(nil)
+		st.mu.Lock()
+		if c.abandoned {
+			rec.Outcome = evidence.Unfinished
+		}
+		c.ended = true
+		st.mu.Unlock()
+		rec.Tenant, rec.Objective = r.Tenant, r.Objective
+		st.out.Client(rec)
+		st.wake()
+	})
+}
+
+func (st *stage) address(name string) string {
+	if sm := st.sim(name); sm != nil {
+		return sm.addr
+	}
+	return ""
+}
+
+// Cancel implements sut.Stage.
+func (st *stage) Cancel(id string) { st.leave(id, false) }
+
+// Abandon implements sut.Stage.
+func (st *stage) Abandon(id string) { st.leave(id, true) }
+
+func (st *stage) leave(id string, abandon bool) {
+	st.mu.Lock()
+	c := st.clients[id]
+	if c != nil && !c.ended {
+		c.abandoned = abandon
+	}
+	st.mu.Unlock()
+	if c == nil {
+		return
+	}
+	if abandon {
+		c.cancel(errors.New("the harness gave it up"))
+	} else {
+		c.cancel(openai.ErrCancelled)
+	}
+}
+
+// Ended implements sut.Stage.
+func (st *stage) Ended(id string) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	c := st.clients[id]
+	return c != nil && c.ended
+}
+
+// Unended implements sut.Stage.
+func (st *stage) Unended() []string {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	var out []string
+	for _, c := range st.order {
+		if !c.ended {
+			out = append(out, c.id)
+		}
+	}
+	return out
+}
+
+func (st *stage) sim(name string) *sim {
+	for _, sm := range st.sims {
+		if sm.spec.Name == name {
+			return sm
+		}
+	}
+	return nil
+}
+
+// log is what all model servers have seen, by arrival.
+func (st *stage) log() []evidence.Backend {
+	var all []evidence.Backend
+	for _, sm := range st.sims {
+		all = append(all, sm.server.Log()...)
+	}
+	sort.SliceStable(all, func(i, j int) bool { return all[i].Arrival < all[j].Arrival })
+	return all
+}
+
+// Arrivals implements sut.Stage.
+func (st *stage) Arrivals() []string {
+	var out []string
+	for _, b := range st.log() {
+		out = append(out, b.ID)
+	}
+	return out
+}
+
+// Held implements sut.Stage.
+func (st *stage) Held() []string { return st.heldAt("") }
+
+// HeldAt implements sut.Stage.
+func (st *stage) HeldAt(endpoint string) []string { return st.heldAt(endpoint) }
+
+func (st *stage) heldAt(endpoint string) []string {
+	held := map[string]bool{}
+	for _, sm := range st.sims {
+		if endpoint == "" || endpoint == sm.spec.Name {
+			for _, id := range sm.server.Held() {
+				held[id] = true
+			}
+		}
+	}
+	var out []string
+	for _, id := range st.Arrivals() {
+		if held[id] {
+			out = append(out, id)
+			delete(held, id)
+		}
+	}
+	return out
+}
+
+// Release implements sut.Stage.
+func (st *stage) Release(id string) bool {
+	for _, sm := range st.sims {
+		if sm.server.Release(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// SetHold implements sut.Stage.
+func (st *stage) SetHold(on bool) {
+	for _, sm := range st.sims {
+		sm.server.SetHold(on)
+	}
+}
+
+// SetLoad implements sut.Stage.
+func (st *stage) SetLoad(endpoint string, v sut.LoadValues) {
+	if sm := st.sim(endpoint); sm != nil {
+		sm.server.SetLoad(&server.Load{Waiting: v.Waiting, Running: v.Running, KV: v.KV})
+	}
+}
+
+// SetFault implements sut.Stage.
+func (st *stage) SetFault(endpoint, mode string) error {
+	sm := st.sim(endpoint)
+	if sm == nil {
+		return fmt.Errorf("unknown endpoint %q", endpoint)
+	}
+	return sm.server.SetMetricsFault(server.MetricsFault(mode))
+}
+
+// SetFailure implements sut.Stage.
+func (st *stage) SetFailure(status int) error {
+	for _, sm := range st.sims {
+		if err := sm.server.Fail(status); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Scrapes implements sut.Stage.
+func (st *stage) Scrapes(endpoint string) int64 {
+	if sm := st.sim(endpoint); sm != nil {
+		return sm.server.Scrapes()
+	}
+	return 0
+}
+
+// AddEndpoint implements sut.Stage.
+func (st *stage) AddEndpoint(name string) error {
+	if st.sim(name) == nil {
+		return fmt.Errorf("unknown endpoint %q", name)
+	}
+	if !slices.Contains(st.member, name) {
+		st.member = append(st.member, name)
+	}
+	st.epp.SetEndpoints(st.pool())
+	return nil
+}
+
+// RemoveEndpoint implements sut.Stage.
+func (st *stage) RemoveEndpoint(name string) error {
+	i := slices.Index(st.member, name)
+	if i < 0 {
+		return fmt.Errorf("endpoint %q is not in the pool", name)
+	}
+	st.member = slices.Delete(st.member, i, i+1)
+	st.epp.SetEndpoints(st.pool())
+	return nil
+}
+
+// page reads the router's metrics page.
+func (st *stage) page() ([]*dto.MetricFamily, error) {
+	ctx, cancel := context.WithTimeout(st.base, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+st.epp.MetricsAddr()+"/metrics", nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := st.sender.Client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("metrics page: %w", err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("metrics page: status %d", resp.StatusCode)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	byName, err := parser.TextToMetricFamilies(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("metrics page: %w", err)
+	}
+	out := make([]*dto.MetricFamily, 0, len(byName))
+	for _, f := range byName {
+		out = append(out, f)
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].GetName() < out[j].GetName() })
+	return out, nil
+}
+
+// QueueSize implements sut.Stage.
+func (st *stage) QueueSize() (int, bool) {
+	families, err := st.page()
+	if err != nil {
+		return 0, false
+	}
+	return env.QueueSize(families)
+}
+
+// Sample implements sut.Stage.
+func (st *stage) Sample(mark string) error {
+	at := int64(st.clock.Now())
+	families, err := st.page()
+	if err != nil {
+		return err
+	}
+	for _, s := range env.Samples(families, at, mark) {
+		st.out.Sample(s)
+	}
+	return nil
+}
+
+// Shutdown implements sut.Stage.
+func (st *stage) Shutdown() {
+	st.tasks.Go(func() {
+		ctx, cancel := context.WithTimeout(st.base, 30*time.Second)
+		defer cancel()
+		_ = st.epp.Shutdown(ctx) // a drain that is cut short by the end of the scenario is the scenario's own doing
+		st.wake()
+	})
+}
+
+// Load implements sut.Stage.
+func (st *stage) Load(ctx context.Context, p plan.Plan) (string, error) {
+	names := st.sys.opts.Names
+	s, err := runner.Run(ctx, p, runner.Config{Sender: st.sender, Scenario: st.scenario, Model: env.Model, Timeout: time.Minute,
+		FairnessHeader: names.Fairness[0], ObjectiveHeader: names.Objective[0], OnDone: st.out.Client})
+	if err != nil {
+		return s.Invalid, err
+	}
+	return s.Invalid, nil
+}
+
+// decided records a white-box decision.
+func (st *stage) decided(d epp.Decision) {
+	kind := "evict"
+	switch d.Kind {
+	case picker.Dispatch:
+		kind = "dispatch"
+	case picker.Reject:
+		kind = "reject"
+	}
+	outcome := d.Outcome.String()
+	if d.Kind == picker.Dispatch {
+		outcome = "Dispatched"
+	}
+	st.out.Decision(evidence.Decision{At: int64(d.At), ID: d.Label, Kind: kind, Outcome: outcome, Flow: d.Flow, Priority: d.Priority,
+		Endpoint: d.Endpoint, Waited: int64(d.Waited), Saturation: d.Saturation})
+}
+
+// settleLimit is how long the model servers may take to notice that nobody listens any more.
+const settleLimit = 3 * time.Second
+
+// flush hands the model servers' records over, once nothing runs there any more.
+func (st *stage) flush() {
+	st.Await(context.Background(), st.clock.Now()+settleLimit, func() bool {
+		for _, sm := range st.sims {
+			if sm.server.InFlight() > 0 {
+				return false
+			}
+		}
+		return len(st.Unended()) == 0
+	})
+	for _, b := range st.log() {
+		st.out.Backend(b)
+	}
+}

@@ -1,0 +1,149 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/llm-weir/weir/harness/clock"
+	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/sut"
+	"github.com/llm-weir/weir/loadgen/openai"
+	"github.com/llm-weir/weir/reference/epp"
+	"github.com/llm-weir/weir/reference/gateway"
+	"github.com/llm-weir/weir/reference/picker"
+	"github.com/llm-weir/weir/sim-vllm/presets"
+	"github.com/llm-weir/weir/sim-vllm/server"
+)
+
+// sim is one model server on a port of its own.
+type sim struct {
+	spec   sut.Endpoint
+	server *server.Server
+	http   *http.Server
+	addr   string
+}
+
+// start brings model servers, picker and gateway up; what came up is taken down again if the rest does not.
+func start(scenario string, s *System, out evidence.Sink) (st *stage, err error) {
+	st = &stage{scenario: scenario, sys: s, out: out, clock: clock.NewReal(), clients: map[string]*client{}, changed: make(chan struct{})}
+	st.base, st.cancel = context.WithCancelCause(context.Background())
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, st.close())
+		}
+	}()
+	for _, e := range s.cfg.Endpoints {
+		sm, err := st.startSim(e)
+		if err != nil {
+			return st, err
+		}
+		st.sims = append(st.sims, sm)
+	}
+	m, err := picker.New(s.loaded.Picker)
+	if err != nil {
+		return st, fmt.Errorf("reference: %w", err)
+	}
+	w := epp.DefaultWiring(m, s.opts.Contract)
+	if s.opts.Tamper.Wiring != nil {
+		s.opts.Tamper.Wiring(&w)
+	}
+	st.epp, err = epp.Serve(epp.Options{Wiring: w, Config: s.loaded, PoolName: "local", GRPCAddr: loopback, HealthAddr: loopback, MetricsAddr: loopback,
+		Endpoints: st.pool(), Objectives: s.cfg.Objectives, Clock: st.clock, OnDecision: st.decided, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return st, fmt.Errorf("picker: %w", err)
+	}
+	return st, st.startGateway()
+}
+
+const loopback = "127.0.0.1:0"
+
+func (st *stage) startSim(spec sut.Endpoint) (*sim, error) {
+	name := st.sys.cfg.Preset
+	if name == "" {
+		name = presets.Instant
+	}
+	ec, err := presets.Get(name)
+	if err != nil {
+		return nil, err
+	}
+	sv, err := server.New(server.Config{Name: spec.Name, Engine: ec, Clock: st.clock, Hold: st.sys.cfg.Hold,
+		HeldAsWaiting: st.sys.cfg.HeldAsWaiting, OnEvent: st.wake})
+	if err != nil {
+		return nil, fmt.Errorf("model server %s: %w", spec.Name, err)
+	}
+	ln, err := net.Listen("tcp", loopback)
+	if err != nil {
+		return nil, fmt.Errorf("model server %s: %w", spec.Name, err)
+	}
+	sv.Start()
+	sm := &sim{spec: spec, server: sv, addr: ln.Addr().String(), http: serve(&st.tasks, ln, sv.Handler())}
+	if !spec.Out {
+		st.member = append(st.member, spec.Name)
+	}
+	return sm, nil
+}
+
+// serve runs an HTTP server on a listener; closing it ends the goroutine.
+func serve(tasks *sync.WaitGroup, ln net.Listener, h http.Handler) *http.Server {
+	hs := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)}
+	tasks.Go(func() { _ = hs.Serve(ln) })
+	return hs
+}
+
+func (st *stage) startGateway() error {
+	g, err := gateway.New(gateway.Config{ExtProcAddr: st.epp.GRPCAddr(), Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	st.gateway = g
+	ln, err := net.Listen("tcp", loopback)
+	if err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	st.front = serve(&st.tasks, ln, g.Handler())
+	st.sender = &openai.Sender{Client: openai.NewClient(256), Clock: st.clock, BaseURL: "http://" + ln.Addr().String()}
+	return nil
+}
+
+// pool lists the endpoints that are in the pool.
+func (st *stage) pool() []picker.Endpoint {
+	var out []picker.Endpoint
+	for _, name := range st.member {
+		if sm := st.sim(name); sm != nil {
+			out = append(out, picker.Endpoint{Name: name, Address: sm.addr, Role: epp.RoleOf(sm.spec.Role)})
+		}
+	}
+	return out
+}
+
+// close takes everything down and waits for every goroutine; it is safe to call again.
+func (st *stage) close() error {
+	st.once.Do(func() {
+		st.cancel(errors.New("the scenario is over"))
+		st.requests.Wait()
+		if st.gateway != nil {
+			st.gateway.Close()
+		}
+		if st.front != nil {
+			st.front.Close()
+		}
+		if st.epp != nil {
+			st.epp.Close()
+		}
+		for _, sm := range st.sims {
+			sm.server.Close()
+			sm.http.Close()
+		}
+		if st.sender != nil {
+			st.sender.Client.CloseIdleConnections()
+		}
+		st.tasks.Wait()
+	})
+	return nil
+}

@@ -1,0 +1,331 @@
+package selfcheck
+
+import (
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/llm-weir/weir/harness/env"
+	"github.com/llm-weir/weir/harness/wire"
+	"github.com/llm-weir/weir/reference/epconfig"
+	"github.com/llm-weir/weir/reference/epp"
+	"github.com/llm-weir/weir/reference/extproc"
+	"github.com/llm-weir/weir/reference/flowcontrol"
+	"github.com/llm-weir/weir/reference/picker"
+)
+
+var limitMutants = []Mutant{
+	{Name: "capacity-one-more", Fault: "a band of n holds n+1", Class: "CAP", Meant: []string{"FC-CAP-01"},
+		Tamper: env.Tamper{Config: limits(func(n *int64) { *n++ }, nil)}},
+	{Name: "capacity-one-less", Fault: "a band of n holds n-1", Class: "CAP", Meant: []string{"FC-CAP-01"},
+		Tamper: env.Tamper{Config: limits(func(n *int64) { *n-- }, nil)}},
+	{Name: "capacity-ignored", Fault: "request limits are accepted and ignored", Class: "CAP", Meant: []string{"FC-CAP-01", "FC-REF-02"},
+		Tamper: env.Tamper{Config: limits(func(n *int64) { *n = 0 }, nil)}},
+	{Name: "bytes-one-more", Fault: "a byte limit may be exceeded by one", Class: "CAP", Meant: []string{"FC-CAP-10"},
+		Tamper: env.Tamper{Config: limits(nil, func(n *int64) { *n++ })}},
+	{Name: "bytes-ignored", Fault: "byte limits are accepted and ignored", Class: "CAP", Meant: []string{"FC-CAP-02"},
+		Tamper: env.Tamper{Config: limits(nil, func(n *int64) { *n = 0 })}},
+	{Name: "global-limit-ignored", Fault: "global limits are accepted and ignored", Class: "CAP", Meant: []string{"FC-CAP-04", "FC-CAP-05"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.MaxRequests, c.MaxBytes = 0, 0 })}},
+	{Name: "in-flight-counts", Fault: "running requests count against the queue limit", Class: "CAP", Meant: []string{"FC-CAP-09"},
+		Tamper: env.Tamper{Wiring: inFlightCounts}},
+	{Name: "ttl-ignored", Fault: "the wait limit is accepted and ignored", Class: "TTL", Meant: []string{"FC-TTL-01"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.TTL, c.NoEndpointTTL = 0, 0 })}},
+	{Name: "ttl-late", Fault: "the wait limit strikes three times too late", Class: "TTL", Meant: []string{"FC-TTL-01"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.TTL *= 3 })}},
+	{Name: "ttl-early", Fault: "the wait limit strikes at nine tenths", Class: "TTL", Meant: []string{"FC-TTL-01"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.TTL = c.TTL * 9 / 10 })}},
+	{Name: "ttl-while-running", Fault: "the wait limit stops running requests", Class: "TTL", Meant: []string{"FC-TTL-03"},
+		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) { w.Machine = &overstayer{Machine: w.Machine, limit: 2 * time.Second} }}},
+}
+
+// limits changes the request and byte limits of every band that has one.
+func limits(requests, bytes func(*int64)) func(*epconfig.Config) {
+	return flow(func(c *flowcontrol.Config) {
+		for i := range c.Bands {
+			if b := &c.Bands[i]; requests != nil && b.MaxRequests > 0 {
+				requests(&b.MaxRequests)
+			} else if bytes != nil && b.MaxBytes > 0 {
+				bytes(&b.MaxBytes)
+			}
+		}
+	})
+}
+
+// inFlightCounts refuses an arrival while more requests are inside, waiting or running, than a small queue has room for.
+func inFlightCounts(w *epp.Wiring) {
+	inside := map[uint64]bool{}
+	var refused []uint64
+	w.Machine = &wrapper{inner: w.Machine,
+		in: func(_ time.Duration, ev *picker.Event) bool {
+			switch ev.Kind {
+			case picker.Arrive:
+				if len(inside) >= 2 {
+					refused = append(refused, ev.ID)
+					return false
+				}
+				inside[ev.ID] = true
+			case picker.Finish, picker.Cancel:
+				delete(inside, ev.ID)
+			}
+			return true
+		},
+		out: func(_ time.Duration, outs []picker.Out) []picker.Out {
+			for _, id := range refused {
+				outs = append(outs, picker.Out{Kind: picker.Reject, ID: id, Outcome: wire.RejectedCapacity})
+			}
+			refused = nil
+			return outs
+		}}
+}
+
+var wireMutants = []Mutant{
+	{Name: "capacity-503", Fault: "a full queue is answered 503", Class: "WIRE", Meant: []string{"FC-REF-02"},
+		Tamper: env.Tamper{Wiring: refuse(func(o wire.Outcome, r *wire.Refusal) {
+			if o == wire.RejectedCapacity {
+				r.Status = 503
+			}
+		})}},
+	{Name: "ttl-500", Fault: "an expired wait is answered 500", Class: "WIRE", Meant: []string{"FC-REF-03"},
+		Tamper: env.Tamper{Wiring: refuse(func(o wire.Outcome, r *wire.Refusal) {
+			if o == wire.EvictedTTL {
+				r.Status = 500
+			}
+		})}},
+	{Name: "ttl-of-0.9", Fault: "an expired wait is answered as router 0.9 did", Class: "WIRE", Meant: []string{"FC-REF-03"},
+		Tamper: env.Tamper{Wiring: refuse(func(o wire.Outcome, r *wire.Refusal) {
+			if o == wire.EvictedTTL {
+				r.Status = 503
+			}
+		})}},
+	{Name: "shutdown-429", Fault: "a shutdown is answered 429", Class: "WIRE", Meant: []string{"FC-SHUT-01"},
+		Tamper: env.Tamper{Wiring: refuse(func(o wire.Outcome, r *wire.Refusal) {
+			if o == wire.EvictedOther {
+				r.Status = 429
+			}
+		})}},
+	{Name: "empty-pool-429", Fault: "an empty pool is answered as a contended one", Class: "WIRE", Meant: []string{"FC-REF-04", "FC-REF-05"},
+		Tamper: env.Tamper{Wiring: refuse(func(o wire.Outcome, r *wire.Refusal) {
+			switch o {
+			case wire.RejectedNoEndpoints:
+				r.Status, r.Reason = 429, wire.ReasonSaturated
+			case wire.EvictedNoEndpoints:
+				r.Status, r.Reason = 429, wire.ReasonTTLExpired
+			}
+		})}},
+	{Name: "no-reason", Fault: "refusals name no reason", Class: "WIRE", Meant: []string{"FC-REF-01", "FC-REF-02"},
+		Tamper: env.Tamper{Wiring: refuse(func(_ wire.Outcome, r *wire.Refusal) { r.Reason = "" })}},
+	{Name: "one-reason", Fault: "all refusals name the same reason", Class: "WIRE", Meant: []string{"FC-REF-01"},
+		Tamper: env.Tamper{Wiring: refuse(func(_ wire.Outcome, r *wire.Refusal) { r.Reason = wire.ReasonSaturated })}},
+	{Name: "own-reason", Fault: "refusals name a reason of the implementation's own", Class: "WIRE", Meant: []string{"FC-REF-08"},
+		Tamper: env.Tamper{Wiring: refuse(func(o wire.Outcome, r *wire.Refusal) {
+			if o == wire.EvictedTTL {
+				r.Reason = "queue-timeout"
+			}
+		})}},
+	{Name: "alias-beats-canonical", Fault: "the deprecated header wins over the canonical one", Class: "HDR", Meant: []string{"FC-CLS-05"},
+		Tamper: env.Tamper{Wiring: classify(func(h extproc.Headers, id *extproc.Identity) {
+			if v, ok := h[wire.HeaderObjectiveAlias]; ok {
+				id.Objective = v
+			}
+			if v, ok := h[wire.HeaderFairnessIDAlias]; ok {
+				id.FairnessID = v
+			}
+		})}},
+	{Name: "alias-fills-empty", Fault: "an empty canonical header lets the alias through", Class: "HDR", Meant: []string{"FC-CLS-06"},
+		Tamper: env.Tamper{Wiring: classify(func(h extproc.Headers, id *extproc.Identity) {
+			if id.Objective == "" {
+				id.Objective = h[wire.HeaderObjectiveAlias]
+			}
+		})}},
+	{Name: "alias-unknown", Fault: "the deprecated headers are not read", Class: "HDR", Meant: []string{"FC-CLS-03", "FC-CLS-04"},
+		Tamper: env.Tamper{Wiring: classify(func(h extproc.Headers, id *extproc.Identity) {
+			id.Objective = h[wire.HeaderObjective]
+			if id.FairnessID = h[wire.HeaderFairnessID]; id.FairnessID == "" {
+				id.FairnessID = wire.DefaultFlow
+			}
+		})}},
+	{Name: "unknown-objective-high", Fault: "an unknown objective gets a high priority", Class: "HDR", Meant: []string{"FC-CLS-08"},
+		Tamper: env.Tamper{Wiring: classify(func(_ extproc.Headers, id *extproc.Identity) {
+			if strings.HasPrefix(id.Objective, "no-such") {
+				id.Objective = "p10"
+			}
+		})}},
+	{Name: "no-objective-low", Fault: "a missing objective gets the lowest priority", Class: "HDR", Meant: []string{"FC-CLS-07"},
+		Tamper: env.Tamper{Wiring: classify(func(_ extproc.Headers, id *extproc.Identity) {
+			if id.Objective == "" {
+				id.Objective = "m10"
+			}
+		})}},
+	{Name: "look-alike-priority", Fault: "x-gateway-priority is believed", Class: "HDR", Meant: []string{"FC-CLS-19"},
+		Tamper: env.Tamper{Wiring: classify(func(h extproc.Headers, id *extproc.Identity) {
+			if v, ok := h["x-gateway-priority"]; ok {
+				id.Objective = "p" + v
+			}
+		})}},
+	{Name: "flow-per-request", Fault: "a request without a fairness id is a flow of its own", Class: "HDR", Meant: []string{"FC-CLS-13"},
+		Tamper: env.Tamper{Wiring: classify(func(_ extproc.Headers, id *extproc.Identity) {
+			if id.FairnessID == wire.DefaultFlow {
+				// Unlike a counter this needs no state, and the harness's ids are unique.
+				id.FairnessID = "anonymous-" + id.Label
+			}
+		})}},
+}
+
+var endingMutants = []Mutant{
+	{Name: "cancel-ignored", Fault: "a client that left stays in the queue", Class: "ACCT", Meant: []string{"FC-CAN-01", "FC-CAN-02"},
+		Tamper: env.Tamper{Wiring: drop(picker.Cancel)}},
+	{Name: "leak-on-abort", Fault: "a slot is leaked when a client leaves before the response", Class: "ACCT", Meant: []string{"FC-CAN-04"},
+		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
+			begun := map[uint64]bool{}
+			events(func(_ time.Duration, ev *picker.Event) bool {
+				if ev.Kind == picker.FirstChunk {
+					begun[ev.ID] = true
+				}
+				return ev.Kind != picker.Finish || begun[ev.ID]
+			})(w)
+		}}},
+	{Name: "leak-on-refusal", Fault: "each refused arrival takes a slot for ever", Class: "ACCT", Meant: []string{"INV-04"},
+		Tamper: env.Tamper{Wiring: leakOnRefusal}},
+	{Name: "request-lost", Fault: "every seventh request is forgotten", Class: "CRASH", Meant: []string{"INV-03", "INV-06"},
+		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
+			n := 0
+			events(func(_ time.Duration, ev *picker.Event) bool {
+				if ev.Kind == picker.Arrive {
+					n++
+				}
+				return ev.Kind != picker.Arrive || n%7 != 0
+			})(w)
+		}}},
+	{Name: "shutdown-silent", Fault: "queued requests hang at shutdown", Class: "DRAIN", Meant: []string{"FC-SHUT-01"},
+		Tamper: env.Tamper{Wiring: drop(picker.Shutdown)}},
+	{Name: "eviction-off", Fault: "eviction is enabled and never happens", Class: "EVICT", Meant: []string{"FC-EVI-01"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Eviction = false })}},
+	{Name: "eviction-always", Fault: "eviction runs although it was not enabled", Class: "EVICT", Meant: []string{"FC-EVI-04", "FC-PRI-04"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Eviction = true })}},
+	{Name: "eviction-of-zero", Fault: "work at priority 0 is evicted", Class: "EVICT", Meant: []string{"FC-EVI-02"},
+		Tamper: env.Tamper{Wiring: evictAny(false)}},
+	{Name: "eviction-of-all", Fault: "one demand evicts everything below it", Class: "EVICT", Meant: []string{"FC-EVI-01"},
+		Tamper: env.Tamper{Wiring: evictAny(true)}},
+}
+
+// leakOnRefusal dispatches a ghost for every capacity refusal: a request that nobody will ever finish.
+func leakOnRefusal(w *epp.Wiring) {
+	ghosts := uint64(1 << 40)
+	inner := w.Machine
+	w.Machine = &wrapper{inner: inner, out: func(now time.Duration, outs []picker.Out) []picker.Out {
+		for _, o := range outs {
+			if o.Kind == picker.Reject && o.Outcome == wire.RejectedCapacity {
+				ghosts++
+				inner.Step(now, picker.Event{Kind: picker.Arrive, ID: ghosts, Request: picker.Request{FairnessID: "ghost"}}, nil)
+			}
+		}
+		return outs
+	}}
+}
+
+// evictAny evicts what runs below a blocked arrival: all of it, or one request at priority 0 (all false).
+func evictAny(all bool) func(*epp.Wiring) {
+	return func(w *epp.Wiring) {
+		running, waits := map[uint64]int{}, map[uint64]int{}
+		w.Machine = &wrapper{inner: w.Machine,
+			in: func(_ time.Duration, ev *picker.Event) bool {
+				switch ev.Kind {
+				case picker.Arrive:
+					waits[ev.ID] = ev.Request.Priority
+				case picker.Finish, picker.Cancel:
+					delete(running, ev.ID)
+					delete(waits, ev.ID)
+				}
+				return true
+			},
+			out: func(_ time.Duration, outs []picker.Out) []picker.Out {
+				for _, o := range outs {
+					if o.Kind == picker.Dispatch {
+						running[o.ID] = waits[o.ID]
+					}
+					delete(waits, o.ID)
+				}
+				return append(outs, victims(running, waits, all)...)
+			}}
+	}
+}
+
+func victims(running, waits map[uint64]int, all bool) []picker.Out {
+	demand := 0
+	for _, p := range waits {
+		demand = max(demand, p)
+	}
+	var outs []picker.Out
+	for id := uint64(1); id < 1<<12; id++ { // in the order of ids, so that two runs agree
+		p, ok := running[id]
+		if !ok || p >= demand || demand < 100 || (!all && p != 0) {
+			continue
+		}
+		outs = append(outs, picker.Out{Kind: picker.Evict, ID: id, Outcome: wire.Dispatched})
+		delete(running, id)
+		if !all {
+			break
+		}
+	}
+	return outs
+}
+
+var surfaceMutants = []Mutant{
+	{Name: "lenient-config", Fault: "unknown fields are skipped silently", Class: "CFG", Meant: []string{"FC-CFG-03"},
+		Tamper: env.Tamper{Document: func(doc string) string {
+			var keep []string
+			for _, l := range strings.Split(doc, "\n") {
+				if !strings.Contains(l, "maxConcurency") && !strings.Contains(l, "flowControll") {
+					keep = append(keep, l)
+				}
+			}
+			return strings.Join(keep, "\n")
+		}}},
+	{Name: "negative-as-unlimited", Fault: "a negative limit means none", Class: "CFG", Meant: []string{"FC-CFG-12"},
+		Tamper: env.Tamper{Document: func(doc string) string { return strings.ReplaceAll(doc, `"-1"`, `"0"`) }}},
+	{Name: "body-reencoded", Fault: "the body is decoded and encoded on the way", Class: "BODY", Meant: []string{"FC-PROTO-05"},
+		Tamper: env.Tamper{Forward: reencode}},
+	{Name: "body-truncated", Fault: "long bodies lose their end", Class: "BODY", Meant: []string{"FC-PROTO-05"},
+		Tamper: env.Tamper{Forward: func(b []byte) []byte { return b[:min(len(b), wire.BodyByteLimit)] }}},
+	{Name: "wrong-label", Fault: "the queue gauge calls the tenant something else", Class: "MET", Meant: []string{"FC-MET-02"},
+		Tamper: env.Tamper{Wiring: families(func(fs []*dto.MetricFamily) {
+			for _, f := range fs {
+				if strings.HasSuffix(f.GetName(), wire.MetricQueueSize) {
+					for _, m := range f.GetMetric() {
+						for _, l := range m.GetLabel() {
+							if l.GetName() == "fairness_id" {
+								name := "tenant"
+								l.Name = &name
+							}
+						}
+					}
+				}
+			}
+		})}},
+	{Name: "gauge-sticks", Fault: "the queue gauge never returns to zero", Class: "MET", Meant: []string{"FC-MET-02", "INV-05"},
+		Tamper: env.Tamper{Wiring: gauges(wire.MetricQueueSize, func(m *dto.Metric) {
+			v := max(1, m.Gauge.GetValue())
+			m.Gauge.Value = &v
+		})}},
+	{Name: "old-name-only", Fault: "the queue gauge has only its older name", Class: "MET", Meant: []string{"FC-MET-02"},
+		Tamper: env.Tamper{Wiring: families(func(fs []*dto.MetricFamily) {
+			for _, f := range fs {
+				if f.GetName() == wire.PrefixFlowControl+wire.MetricQueueSize {
+					name := wire.PrefixFlowControl + "queue_length"
+					f.Name = &name
+				}
+			}
+		})}},
+	{Name: "bytes-in-kib", Fault: "queued bytes are published in KiB", Class: "MET", Meant: []string{"FC-MET-05"},
+		Tamper: env.Tamper{Wiring: gauges(wire.MetricQueueBytes, func(m *dto.Metric) {
+			v := m.Gauge.GetValue() / 1024
+			m.Gauge.Value = &v
+		})}},
+	{Name: "saturation-clamped", Fault: "the saturation gauge is rounded to whole numbers", Class: "MET", Meant: []string{"FC-MET-01"},
+		Tamper: env.Tamper{Wiring: gauges(wire.MetricPoolSaturation, func(m *dto.Metric) {
+			v := float64(int(m.Gauge.GetValue()))
+			m.Gauge.Value = &v
+		})}},
+}

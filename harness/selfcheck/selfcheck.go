@@ -1,0 +1,168 @@
+package selfcheck
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+
+	"github.com/llm-weir/weir/harness/verdict"
+)
+
+// Judge plays the whole catalogue against a variant of the reference and gives the results.
+type Judge func(ctx context.Context, m Mutant, seed uint64) ([]verdict.Result, error)
+
+// Options of a self-check.
+type Options struct {
+	Judge    Judge
+	Mutants  []Mutant
+	Clean    int // runs of the unmutated reference, each with a seed of its own
+	Seed     uint64
+	Parallel int
+	OnDone   func(Row) // hears of each mutant as it is done; may be called concurrently
+}
+
+// Row is what became of one mutant.
+type Row struct {
+	Mutant string   `json:"mutant"`
+	Fault  string   `json:"fault"`
+	Class  string   `json:"class"`
+	Meant  []string `json:"meant"`
+	Killed bool     `json:"killed"`
+	By     []string `json:"by"`     // requirements that failed
+	Missed []string `json:"missed"` // requirements meant for it that did not fail
+	Error  string   `json:"error,omitempty"`
+}
+
+// Matrix is the outcome of a self-check.
+type Matrix struct {
+	Seed        uint64   `json:"seed"`
+	Killed      int      `json:"killed"`
+	Rows        []Row    `json:"mutants"`
+	CleanRuns   int      `json:"referenceRuns"`
+	CleanPassed int      `json:"referencePassed"`
+	CleanFails  []string `json:"referenceFailures,omitempty"`
+	// Unkilled are the requirements that the run judged as passed by the reference and that no mutant made fail: holes in the
+	// proof, not failures of it.
+	Unproven []string `json:"unproven"`
+}
+
+// OK tells whether every mutant was killed and the reference passed every run.
+func (m Matrix) OK() bool {
+	return len(m.Rows) > 0 && m.Killed == len(m.Rows) && m.CleanRuns > 0 && m.CleanPassed == m.CleanRuns
+}
+
+// Run checks the suite.
+func Run(ctx context.Context, o Options) (Matrix, error) {
+	m := Matrix{Seed: o.Seed, Rows: make([]Row, len(o.Mutants)), CleanRuns: o.Clean}
+	passed := map[string]bool{}
+	for i := range o.Clean {
+		rs, err := o.Judge(ctx, Mutant{Name: "reference"}, o.Seed+uint64(i))
+		if err != nil {
+			return m, fmt.Errorf("unmutated reference: %w", err)
+		}
+		bad := false
+		for _, r := range rs {
+			switch r.Kind {
+			case verdict.Pass:
+				passed[r.ID] = true
+			case verdict.NotApplicable:
+			default:
+				bad = true
+				m.CleanFails = append(m.CleanFails, fmt.Sprintf("seed %d: %s %s: %s", o.Seed+uint64(i), r.ID, r.Kind, r.Why))
+			}
+		}
+		if !bad {
+			m.CleanPassed++
+		}
+	}
+	work := make(chan int)
+	var workers sync.WaitGroup
+	for range max(1, o.Parallel) {
+		workers.Go(func() {
+			for i := range work {
+				m.Rows[i] = try(ctx, o, o.Mutants[i])
+				if o.OnDone != nil {
+					o.OnDone(m.Rows[i])
+				}
+			}
+		})
+	}
+	for i := range o.Mutants {
+		work <- i
+	}
+	close(work)
+	workers.Wait()
+	for _, r := range m.Rows {
+		if r.Killed {
+			m.Killed++
+		}
+		for _, id := range r.By {
+			delete(passed, id)
+		}
+	}
+	for id := range passed {
+		m.Unproven = append(m.Unproven, id)
+	}
+	slices.Sort(m.Unproven)
+	return m, ctx.Err()
+}
+
+func try(ctx context.Context, o Options, mu Mutant) Row {
+	row := Row{Mutant: mu.Name, Fault: mu.Fault, Class: mu.Class, Meant: mu.Meant}
+	rs, err := o.Judge(ctx, mu, o.Seed)
+	if err != nil {
+		row.Error = err.Error()
+		return row
+	}
+	row.By = verdict.IDs(rs, verdict.Fail)
+	for _, id := range mu.Meant {
+		if !slices.Contains(row.By, id) {
+			row.Missed = append(row.Missed, id)
+		}
+	}
+	row.Killed = len(row.Missed) < len(mu.Meant)
+	return row
+}
+
+// WriteJSON writes the matrix.
+func (m Matrix) WriteJSON(w io.Writer) error {
+	enc := json.NewEncoder(w)
+	enc.SetIndent("", "  ")
+	return enc.Encode(m)
+}
+
+// WriteText prints the matrix mutant × requirement.
+func (m Matrix) WriteText(w io.Writer) error {
+	t := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(t, "MUTANT\tCLASS\tRESULT\tKILLED BY")
+	for _, r := range m.Rows {
+		result := "killed"
+		if !r.Killed {
+			result = "ALIVE"
+		}
+		by := strings.Join(r.By, " ")
+		if len(r.By) > 8 {
+			by = fmt.Sprintf("%s … (%d)", strings.Join(r.By[:8], " "), len(r.By))
+		}
+		if !r.Killed {
+			by = fmt.Sprintf("meant for %s; failed: %s%s", strings.Join(r.Meant, " "), by, r.Error)
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.Mutant, r.Class, result, by)
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	for _, f := range m.CleanFails {
+		fmt.Fprintln(w, "reference:", f)
+	}
+	if len(m.Unproven) > 0 {
+		fmt.Fprintf(w, "no mutant fails yet: %s\n", strings.Join(m.Unproven, " "))
+	}
+	_, err := fmt.Fprintf(w, "%d of %d mutants killed; the unmutated reference passed %d of %d runs\n", m.Killed, len(m.Rows), m.CleanPassed, m.CleanRuns)
+	return err
+}
