@@ -28,7 +28,17 @@ type Tamper struct {
 	Config   func(*epconfig.Config)
 	Wiring   func(*epp.Wiring)
 	Document func(string) string // the configuration document as the picker reads it
-	Forward  func([]byte) []byte // the body as the data plane forwards it
+	Plane    DataPlane
+}
+
+// DataPlane are faults beside the picker: in what carries requests and responses. Only the virtual environment knows them.
+type DataPlane struct {
+	Forward          func([]byte) []byte // the body as it is forwarded
+	Upstream         func(int) int       // the error status of a model server as it is passed on
+	IgnoreDisconnect bool                // a client that left is not followed by an abort at the model server
+	Twice            bool                // a request is sent to its model server twice
+	ForwardRefused   bool                // a refused request is forwarded all the same
+	SkipValidation   bool                // malformed bodies are queued like any other
 }
 
 // Load reads a configuration document as the tampered reference does.

@@ -50,10 +50,13 @@ func limits(requests, bytes func(*int64)) func(*epconfig.Config) {
 				bytes(&b.MaxBytes)
 			}
 		}
+		if bytes != nil && c.MaxBytes > 0 {
+			bytes(&c.MaxBytes)
+		}
 	})
 }
 
-// inFlightCounts refuses an arrival while more requests are inside, waiting or running, than a small queue has room for.
+// inFlightCounts refuses an arrival while another request is inside, waiting or running, as a queue of one would if it counted both.
 func inFlightCounts(w *epp.Wiring) {
 	inside := map[uint64]bool{}
 	var refused []uint64
@@ -61,7 +64,7 @@ func inFlightCounts(w *epp.Wiring) {
 		in: func(_ time.Duration, ev *picker.Event) bool {
 			switch ev.Kind {
 			case picker.Arrive:
-				if len(inside) >= 2 {
+				if len(inside) >= 1 {
 					refused = append(refused, ev.ID)
 					return false
 				}
@@ -93,7 +96,7 @@ var wireMutants = []Mutant{
 				r.Status = 500
 			}
 		})}},
-	{Name: "ttl-of-0.9", Fault: "an expired wait is answered as router 0.9 did", Class: "WIRE", Meant: []string{"FC-REF-03"},
+	{Name: "ttl-of-0.9", Except: []string{"llm-d-router-0.9", "rhoai-3.4"}, Fault: "an expired wait is answered as router 0.9 did", Class: "WIRE", Meant: []string{"FC-REF-03"},
 		Tamper: env.Tamper{Wiring: refuse(func(o wire.Outcome, r *wire.Refusal) {
 			if o == wire.EvictedTTL {
 				r.Status = 503
@@ -105,7 +108,7 @@ var wireMutants = []Mutant{
 				r.Status = 429
 			}
 		})}},
-	{Name: "empty-pool-429", Fault: "an empty pool is answered as a contended one", Class: "WIRE", Meant: []string{"FC-REF-04", "FC-REF-05"},
+	{Name: "empty-pool-429", Except: []string{"llm-d-router-0.9", "rhoai-3.4"}, Fault: "an empty pool is answered as a contended one", Class: "WIRE", Meant: []string{"FC-REF-04", "FC-REF-05"},
 		Tamper: env.Tamper{Wiring: refuse(func(o wire.Outcome, r *wire.Refusal) {
 			switch o {
 			case wire.RejectedNoEndpoints:
@@ -114,11 +117,11 @@ var wireMutants = []Mutant{
 				r.Status, r.Reason = 429, wire.ReasonTTLExpired
 			}
 		})}},
-	{Name: "no-reason", Fault: "refusals name no reason", Class: "WIRE", Meant: []string{"FC-REF-01", "FC-REF-02"},
+	{Name: "no-reason", Except: inline, Fault: "refusals name no reason", Class: "WIRE", Meant: []string{"FC-REF-01", "FC-REF-02"},
 		Tamper: env.Tamper{Wiring: refuse(func(_ wire.Outcome, r *wire.Refusal) { r.Reason = "" })}},
-	{Name: "one-reason", Fault: "all refusals name the same reason", Class: "WIRE", Meant: []string{"FC-REF-01"},
+	{Name: "one-reason", Except: inline, Fault: "all refusals name the same reason", Class: "WIRE", Meant: []string{"FC-REF-01"},
 		Tamper: env.Tamper{Wiring: refuse(func(_ wire.Outcome, r *wire.Refusal) { r.Reason = wire.ReasonSaturated })}},
-	{Name: "own-reason", Fault: "refusals name a reason of the implementation's own", Class: "WIRE", Meant: []string{"FC-REF-08"},
+	{Name: "own-reason", Except: inline, Fault: "refusals name a reason of the implementation's own", Class: "WIRE", Meant: []string{"FC-REF-08"},
 		Tamper: env.Tamper{Wiring: refuse(func(o wire.Outcome, r *wire.Refusal) {
 			if o == wire.EvictedTTL {
 				r.Reason = "queue-timeout"
@@ -176,7 +179,7 @@ var wireMutants = []Mutant{
 var endingMutants = []Mutant{
 	{Name: "cancel-ignored", Fault: "a client that left stays in the queue", Class: "ACCT", Meant: []string{"FC-CAN-01", "FC-CAN-02"},
 		Tamper: env.Tamper{Wiring: drop(picker.Cancel)}},
-	{Name: "leak-on-abort", Fault: "a slot is leaked when a client leaves before the response", Class: "ACCT", Meant: []string{"FC-CAN-04"},
+	{Name: "leak-on-abort", Except: inline, Fault: "a slot is leaked when a client leaves before the response", Class: "ACCT", Meant: []string{"FC-CAN-04"},
 		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
 			begun := map[uint64]bool{}
 			events(func(_ time.Duration, ev *picker.Event) bool {
@@ -186,7 +189,7 @@ var endingMutants = []Mutant{
 				return ev.Kind != picker.Finish || begun[ev.ID]
 			})(w)
 		}}},
-	{Name: "leak-on-refusal", Fault: "each refused arrival takes a slot for ever", Class: "ACCT", Meant: []string{"INV-04"},
+	{Name: "leak-on-refusal", Except: inline, Fault: "each refused arrival takes a slot for ever", Class: "ACCT", Meant: []string{"INV-04"},
 		Tamper: env.Tamper{Wiring: leakOnRefusal}},
 	{Name: "request-lost", Fault: "every seventh request is forgotten", Class: "CRASH", Meant: []string{"INV-03", "INV-06"},
 		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
@@ -200,6 +203,18 @@ var endingMutants = []Mutant{
 		}}},
 	{Name: "shutdown-silent", Fault: "queued requests hang at shutdown", Class: "DRAIN", Meant: []string{"FC-SHUT-01"},
 		Tamper: env.Tamper{Wiring: drop(picker.Shutdown)}},
+	{Name: "double-free", Except: inline, Fault: "the end of one request frees two slots", Class: "ACCT", Meant: []string{"FC-ORD-11", "INV-04"},
+		Tamper: env.Tamper{Wiring: doubleFree}},
+	{Name: "disconnect-ignored", Fault: "a client that left goes on running at the model server", Class: "ACCT", Meant: []string{"FC-CAN-03"},
+		Tamper: plane(env.DataPlane{IgnoreDisconnect: true})},
+	{Name: "sent-twice", Fault: "a request is sent to its model server twice", Class: "BODY", Meant: []string{"INV-07"},
+		Tamper: plane(env.DataPlane{Twice: true})},
+	{Name: "refused-and-sent", Fault: "a refused request is forwarded all the same", Class: "WIRE", Meant: []string{"FC-REF-11"},
+		Tamper: plane(env.DataPlane{ForwardRefused: true})},
+	{Name: "upstream-masked", Fault: "every error of a model server becomes 502", Class: "WIRE", Meant: []string{"FC-REF-17"},
+		Tamper: plane(env.DataPlane{Upstream: func(int) int { return 502 }})},
+	{Name: "malformed-queued", Fault: "malformed bodies are queued and forwarded", Class: "BODY", Meant: []string{"FC-PROTO-11"},
+		Tamper: plane(env.DataPlane{SkipValidation: true})},
 	{Name: "eviction-off", Fault: "eviction is enabled and never happens", Class: "EVICT", Meant: []string{"FC-EVI-01"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Eviction = false })}},
 	{Name: "eviction-always", Fault: "eviction runs although it was not enabled", Class: "EVICT", Meant: []string{"FC-EVI-04", "FC-PRI-04"},
@@ -208,6 +223,30 @@ var endingMutants = []Mutant{
 		Tamper: env.Tamper{Wiring: evictAny(false)}},
 	{Name: "eviction-of-all", Fault: "one demand evicts everything below it", Class: "EVICT", Meant: []string{"FC-EVI-01"},
 		Tamper: env.Tamper{Wiring: evictAny(true)}},
+}
+
+func plane(p env.DataPlane) env.Tamper { return env.Tamper{Plane: p} }
+
+// doubleFree reports, with each request that ends, the next one dispatched as finished too.
+func doubleFree(w *epp.Wiring) {
+	owed := 0
+	wrapped := &wrapper{inner: w.Machine}
+	wrapped.in = func(_ time.Duration, ev *picker.Event) bool {
+		if ev.Kind == picker.Finish {
+			owed++
+		}
+		return true
+	}
+	wrapped.out = func(now time.Duration, outs []picker.Out) []picker.Out {
+		for _, o := range outs {
+			if o.Kind == picker.Dispatch && owed > 0 {
+				owed--
+				wrapped.late = append(wrapped.late, lateEvent{now, picker.Event{Kind: picker.Finish, ID: o.ID}})
+			}
+		}
+		return outs
+	}
+	w.Machine = wrapped
 }
 
 // leakOnRefusal dispatches a ghost for every capacity refusal: a request that nobody will ever finish.
@@ -285,10 +324,21 @@ var surfaceMutants = []Mutant{
 		}}},
 	{Name: "negative-as-unlimited", Fault: "a negative limit means none", Class: "CFG", Meant: []string{"FC-CFG-12"},
 		Tamper: env.Tamper{Document: func(doc string) string { return strings.ReplaceAll(doc, `"-1"`, `"0"`) }}},
+	{Name: "unknown-policy-accepted", Fault: "an unknown policy name means the default", Class: "CFG", Meant: []string{"FC-CFG-11"},
+		Tamper: env.Tamper{Document: func(doc string) string {
+			return strings.NewReplacer("no-such-fairness-policy", "global-strict-fairness-policy", "no-such-ordering-policy", "fcfs-ordering-policy",
+				"  usageLimitPolicyPluginRef: no-such-limit-policy\n", "").Replace(doc)
+		}}},
+	{Name: "last-band-wins", Fault: "a priority listed twice is taken once", Class: "CFG", Meant: []string{"FC-CFG-10"},
+		Tamper: env.Tamper{Document: func(doc string) string { return strings.Replace(doc, "  - {priority: 7}\n", "", 1) }}},
+	{Name: "legacy-detector-skipped", Fault: "the older detector block is skipped silently", Class: "CFG", Meant: []string{"FC-CFG-16"},
+		Tamper: env.Tamper{Document: func(doc string) string {
+			return strings.Replace(doc, "saturationDetector:\n  queueDepthThreshold: 5\n  kvCacheUtilThreshold: 0.8\n", "", 1)
+		}}},
 	{Name: "body-reencoded", Fault: "the body is decoded and encoded on the way", Class: "BODY", Meant: []string{"FC-PROTO-05"},
-		Tamper: env.Tamper{Forward: reencode}},
+		Tamper: plane(env.DataPlane{Forward: reencode})},
 	{Name: "body-truncated", Fault: "long bodies lose their end", Class: "BODY", Meant: []string{"FC-PROTO-05"},
-		Tamper: env.Tamper{Forward: func(b []byte) []byte { return b[:min(len(b), wire.BodyByteLimit)] }}},
+		Tamper: plane(env.DataPlane{Forward: func(b []byte) []byte { return b[:min(len(b), wire.BodyByteLimit)] }})},
 	{Name: "wrong-label", Fault: "the queue gauge calls the tenant something else", Class: "MET", Meant: []string{"FC-MET-02"},
 		Tamper: env.Tamper{Wiring: families(func(fs []*dto.MetricFamily) {
 			for _, f := range fs {
@@ -309,7 +359,7 @@ var surfaceMutants = []Mutant{
 			v := max(1, m.Gauge.GetValue())
 			m.Gauge.Value = &v
 		})}},
-	{Name: "old-name-only", Fault: "the queue gauge has only its older name", Class: "MET", Meant: []string{"FC-MET-02"},
+	{Name: "old-name-only", Except: inline, Fault: "the queue gauge has only its older name", Class: "MET", Meant: []string{"FC-MET-02"},
 		Tamper: env.Tamper{Wiring: families(func(fs []*dto.MetricFamily) {
 			for _, f := range fs {
 				if f.GetName() == wire.PrefixFlowControl+wire.MetricQueueSize {

@@ -19,6 +19,7 @@ type Judge func(ctx context.Context, m Mutant, seed uint64) ([]verdict.Result, e
 // Options of a self-check.
 type Options struct {
 	Judge    Judge
+	Contract string // name of the judged profile
 	Mutants  []Mutant
 	Clean    int // runs of the unmutated reference, each with a seed of its own
 	Seed     uint64
@@ -33,13 +34,17 @@ type Row struct {
 	Class  string   `json:"class"`
 	Meant  []string `json:"meant"`
 	Killed bool     `json:"killed"`
-	By     []string `json:"by"`     // requirements that failed
-	Missed []string `json:"missed"` // requirements meant for it that did not fail
-	Error  string   `json:"error,omitempty"`
+	// NotApplicable says why the mutant shows nothing under this contract; it does not count then.
+	NotApplicable string   `json:"notApplicable,omitempty"`
+	By            []string `json:"by"`     // requirements that failed
+	Missed        []string `json:"missed"` // requirements meant for it that did not fail
+	Error         string   `json:"error,omitempty"`
 }
 
 // Matrix is the outcome of a self-check.
 type Matrix struct {
+	Contract    string   `json:"contract"`
+	Judged      int      `json:"judged"` // mutants that apply
 	Seed        uint64   `json:"seed"`
 	Killed      int      `json:"killed"`
 	Rows        []Row    `json:"mutants"`
@@ -53,12 +58,12 @@ type Matrix struct {
 
 // OK tells whether every mutant was killed and the reference passed every run.
 func (m Matrix) OK() bool {
-	return len(m.Rows) > 0 && m.Killed == len(m.Rows) && m.CleanRuns > 0 && m.CleanPassed == m.CleanRuns
+	return m.Judged > 0 && m.Killed == m.Judged && m.CleanRuns > 0 && m.CleanPassed == m.CleanRuns
 }
 
 // Run checks the suite.
 func Run(ctx context.Context, o Options) (Matrix, error) {
-	m := Matrix{Seed: o.Seed, Rows: make([]Row, len(o.Mutants)), CleanRuns: o.Clean}
+	m := Matrix{Contract: o.Contract, Seed: o.Seed, Rows: make([]Row, len(o.Mutants)), CleanRuns: o.Clean}
 	passed := map[string]bool{}
 	for i := range o.Clean {
 		rs, err := o.Judge(ctx, Mutant{Name: "reference"}, o.Seed+uint64(i))
@@ -98,6 +103,9 @@ func Run(ctx context.Context, o Options) (Matrix, error) {
 	close(work)
 	workers.Wait()
 	for _, r := range m.Rows {
+		if r.NotApplicable == "" {
+			m.Judged++
+		}
 		if r.Killed {
 			m.Killed++
 		}
@@ -114,12 +122,20 @@ func Run(ctx context.Context, o Options) (Matrix, error) {
 
 func try(ctx context.Context, o Options, mu Mutant) Row {
 	row := Row{Mutant: mu.Name, Fault: mu.Fault, Class: mu.Class, Meant: mu.Meant}
+	if slices.Contains(mu.Except, o.Contract) {
+		row.NotApplicable = "the fault is none under " + o.Contract
+		return row
+	}
 	rs, err := o.Judge(ctx, mu, o.Seed)
 	if err != nil {
 		row.Error = err.Error()
 		return row
 	}
 	row.By = verdict.IDs(rs, verdict.Fail)
+	if !anyJudged(rs, mu.Meant) && mu.Name != Noop().Name {
+		row.NotApplicable = "none of " + strings.Join(mu.Meant, " ") + " is judged under " + o.Contract
+		return row
+	}
 	for _, id := range mu.Meant {
 		if !slices.Contains(row.By, id) {
 			row.Missed = append(row.Missed, id)
@@ -127,6 +143,16 @@ func try(ctx context.Context, o Options, mu Mutant) Row {
 	}
 	row.Killed = len(row.Missed) < len(mu.Meant)
 	return row
+}
+
+// anyJudged tells whether one of the requirements got a verdict that could have been a fail.
+func anyJudged(rs []verdict.Result, ids []string) bool {
+	for _, r := range rs {
+		if slices.Contains(ids, r.ID) && r.Kind != verdict.NotApplicable {
+			return true
+		}
+	}
+	return false
 }
 
 // WriteJSON writes the matrix.
@@ -142,14 +168,19 @@ func (m Matrix) WriteText(w io.Writer) error {
 	fmt.Fprintln(t, "MUTANT\tCLASS\tRESULT\tKILLED BY")
 	for _, r := range m.Rows {
 		result := "killed"
-		if !r.Killed {
+		switch {
+		case r.NotApplicable != "":
+			result = "n/a"
+		case !r.Killed:
 			result = "ALIVE"
 		}
 		by := strings.Join(r.By, " ")
 		if len(r.By) > 8 {
 			by = fmt.Sprintf("%s … (%d)", strings.Join(r.By[:8], " "), len(r.By))
 		}
-		if !r.Killed {
+		if r.NotApplicable != "" {
+			by = r.NotApplicable
+		} else if !r.Killed {
 			by = fmt.Sprintf("meant for %s; failed: %s%s", strings.Join(r.Meant, " "), by, r.Error)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", r.Mutant, r.Class, result, by)
@@ -163,6 +194,6 @@ func (m Matrix) WriteText(w io.Writer) error {
 	if len(m.Unproven) > 0 {
 		fmt.Fprintf(w, "no mutant fails yet: %s\n", strings.Join(m.Unproven, " "))
 	}
-	_, err := fmt.Fprintf(w, "%d of %d mutants killed; the unmutated reference passed %d of %d runs\n", m.Killed, len(m.Rows), m.CleanPassed, m.CleanRuns)
+	_, err := fmt.Fprintf(w, "%d of %d mutants killed; the unmutated reference passed %d of %d runs\n", m.Killed, m.Judged, m.CleanPassed, m.CleanRuns)
 	return err
 }

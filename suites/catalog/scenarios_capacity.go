@@ -33,7 +33,9 @@ var capacityScenarios = []scenario.Scenario{
 			b.Config.Bands = []sut.Band{{Priority: 0, MaxRequests: 3}}
 			b.Plug()
 			w := b.Queue(run(b, "a", 3)...)
+			b.Complete()
 			over := sendOver(b, b.Req("over1"))
+			b.Check("FC-CAP-01", "waiting", checks.Spec{IDs: w, Mark: scenario.Queued, Count: 1})
 			capacityRefusal(b, "FC-CAP-01", over, w)
 			capacityRefusal(b, "FC-REF-02", over, w)
 			b.FullCapacity()
@@ -112,7 +114,9 @@ var capacityScenarios = []scenario.Scenario{
 			b.Cap(1, 1)
 			b.Config.Bands = []sut.Band{{Priority: 0, MaxRequests: 1}}
 			b.Plug()
-			b.Queue(b.Req("a1"))
+			first := b.Queue(b.Req("a1"))
+			b.Quiet("one-and-one", 300*time.Millisecond)
+			b.Check("FC-CAP-09", "waiting", checks.Spec{IDs: first, Mark: "one-and-one", Count: 1})
 			b.Steps(1)
 			again := b.Queue(b.Req("a2"))
 			b.Complete()

@@ -27,7 +27,7 @@ var loadScenarios = []scenario.Scenario{
 			b.Config.Preset = "h100-llama3.1-8b"
 			b.Config.TTL = 2 * time.Second
 			if b.Profile.Config.ConcurrencyDetector {
-				b.Config.Detector = sut.Detector{Kind: "concurrency", MaxConcurrency: 3}
+				b.Config.Detector = sut.Detector{Kind: "concurrency", MaxConcurrency: 2}
 			} else {
 				b.Config.Detector = sut.Detector{Kind: "utilization", QueueDepth: 1, KVUtil: 0.8, Staleness: 2 * time.Second}
 			}
@@ -41,7 +41,7 @@ var loadScenarios = []scenario.Scenario{
 			}
 			p := loadPlan(b)
 			b.Step(sut.Step{Op: sut.OpLoad, Mark: "load", Plan: &p})
-			b.Check("BEN-10", "share", checks.Spec{Shares: map[string]float64{"silver": 0.5, "bronze": 0.5}, Margin: 0.1, Needed: 100, Mark: "load", Engaged: []string{"load"}})
+			b.Check("BEN-10", "share", checks.Spec{Shares: map[string]float64{"silver": 0.5, "bronze": 0.5}, Margin: 0.05, Needed: 100, Mark: "load", Engaged: []string{"load"}})
 		},
 	},
 }

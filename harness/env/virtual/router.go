@@ -130,6 +130,9 @@ func (r *router) decide(o *picker.Out) {
 		delete(r.calls, o.ID)
 		refusal := r.wiring.Refuse(o.Outcome)
 		r.metrics.Refused(q.FairnessID, q.Priority, q.Model, refusal.Status)
+		if r.sys.opts.Tamper.Plane.ForwardRefused {
+			r.st.after(hop, func() { c.forward(r.st.servers[0]) })
+		}
 		r.st.after(hop, func() { c.client.refused(r.st, refusal) })
 	case picker.Evict:
 		if !c.dispatched || c.evicted {
@@ -180,6 +183,9 @@ func (c *call) start() {
 		return
 	}
 	b, refusal := extproc.ParseBody(env.Path(c.client.req), c.client.body)
+	if r.sys.opts.Tamper.Plane.SkipValidation {
+		refusal, b.Known = nil, true
+	}
 	if refusal == nil && !b.Known && !r.sys.loaded.Passthrough {
 		refusal = extproc.UnknownPath(env.Path(c.client.req))
 	}
@@ -212,6 +218,9 @@ func (c *call) forward(sv *server) {
 		return
 	}
 	c.visit = sv.arrive(c)
+	if c.st.sys.opts.Tamper.Plane.Twice {
+		sv.arrive(c)
+	}
 }
 
 // finish is the end of the stream at the picker: the resources are free. It happens once, whatever ended the stream.
@@ -243,6 +252,9 @@ func (c *call) clientLeft() {
 
 func (c *call) abort() {
 	c.finish()
+	if c.st.sys.opts.Tamper.Plane.IgnoreDisconnect {
+		return
+	}
 	c.st.after(hop, func() {
 		if c.visit != nil {
 			c.visit.abort()

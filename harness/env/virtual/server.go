@@ -103,7 +103,7 @@ func (sv *server) arrive(c *call) *visit {
 	v := &visit{sv: sv, call: c, order: len(st.arrived)}
 	cl := c.client
 	body, bodyHash := cl.body, cl.rec.BodySHA256
-	if f := st.sys.opts.Tamper.Forward; f != nil {
+	if f := st.sys.opts.Tamper.Plane.Forward; f != nil {
 		body = f(body)
 		bodyHash = env.Hash(body)
 	}
@@ -143,6 +143,9 @@ func (v *visit) fail(status int) {
 	v.over = true
 	st := v.sv.st
 	v.rec.Ending, v.rec.End = evidence.Failed, int64(st.now)
+	if f := st.sys.opts.Tamper.Plane.Upstream; f != nil {
+		status = f(status)
+	}
 	st.after(hop, v.call.finish)
 	st.after(hop, func() {
 		v.call.client.refused(st, wire.Refusal{Status: status, Body: `{"error":{"message":"injected"}}`})

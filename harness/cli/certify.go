@@ -1,0 +1,199 @@
+package cli
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/llm-weir/weir/harness/clock"
+	"github.com/llm-weir/weir/harness/env"
+	"github.com/llm-weir/weir/harness/env/local"
+	"github.com/llm-weir/weir/harness/env/virtual"
+	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/profile"
+	"github.com/llm-weir/weir/harness/report"
+	"github.com/llm-weir/weir/harness/run"
+	"github.com/llm-weir/weir/harness/sut"
+	"github.com/llm-weir/weir/harness/verdict"
+	"github.com/llm-weir/weir/reference/epconfig"
+)
+
+type certifyCmd struct {
+	Profile          string `default:"llm-d-router-2026-09" help:"Contract to certify against (weir list profiles)."`
+	ReferenceProfile string `help:"Contract the built-in reference is set to; default: the one that is judged."`
+	Env              string `enum:"local,virtual" default:"local" help:"Where the system runs: local (real sockets on this machine) or virtual (virtual time)."`
+	Seed             uint64 `help:"Seed of the loads; 0 draws one. It is printed first."`
+	Out              string `type:"path" help:"Folder of the evidence bundle; default: a new one under .weir/."`
+	Level            string `enum:"core,extended" default:"core" help:"core: core rows and the rest of the first certification run; extended: every row that has a scenario."`
+	Focus            string `help:"Regular expression on requirement ids and scenario names: play only these."`
+	Skip             string `help:"Regular expression on requirement ids and scenario names: leave these out."`
+	Parallel         int    `default:"6" help:"Scenarios at a time."`
+	NoColor          bool   `help:"No colours and no progress bar."`
+}
+
+// Help is the long help of the command.
+func (certifyCmd) Help() string {
+	return `Examples:
+  weir certify                                        certify the built-in reference over real sockets
+  weir certify --profile llm-d-router-0.9             against another contract
+  weir certify --env virtual --seed 7 --out A         in virtual time; the same seed gives the same bytes
+  weir certify --focus 'FC-PRI|FC-FAIR'               only two families
+
+Each line is a verdict: pass, fail, error, inconclusive (a mechanism did not engage) or not-applicable.`
+}
+
+// Run plays the catalogue.
+func (c *certifyCmd) Run(con *console) error {
+	if c.Seed == 0 {
+		c.Seed = drawSeed()
+	}
+	p, contract, err := c.contracts()
+	if err != nil {
+		return err
+	}
+	sel, err := newSelection(c.Level, c.Focus, c.Skip)
+	if err != nil {
+		return err
+	}
+	if c.Out == "" {
+		c.Out = filepath.Join(".weir", fmt.Sprintf("run-%s-%d", clock.Wall().Format("20060102-150405"), c.Seed))
+	}
+	fmt.Fprintf(con.out, "seed %d\nprofile %s, environment %s, evidence in %s\n\n", c.Seed, p.Name, c.Env, c.Out)
+	screen := newScreen(con.out, !c.NoColor)
+	opts := sel.options(p, c.Seed)
+	opts.Parallel, opts.Dir, opts.OnScenario = c.Parallel, c.Out, screen.scenario
+	opts.New = c.system(p, contract, env.Tamper{})
+	opts.Manifest = c.manifest(contract)
+	opts.Manifest.Implementation = opts.New().Describe()
+	s, err := run.New(opts)
+	if err != nil {
+		return err
+	}
+	if err := specs(con.ctx, s, screen.result); err != nil {
+		return err
+	}
+	b, results, err := s.Seal()
+	screen.close()
+	if err != nil {
+		return err
+	}
+	return c.finish(con, screen, b, results)
+}
+
+// contracts finds the judged profile and the contract of the reference.
+func (c *certifyCmd) contracts() (profile.Profile, epconfig.Contract, error) {
+	p, perr := profile.Named(c.Profile)
+	name := c.ReferenceProfile
+	if name == "" {
+		name = c.Profile
+	}
+	contract, cerr := epconfig.ContractNamed(name)
+	if cerr != nil && perr == nil {
+		cerr = fmt.Errorf("--reference-profile: %w", cerr)
+	} else if perr != nil {
+		cerr = nil
+	}
+	return p, contract, errors.Join(perr, cerr)
+}
+
+// system gives the factory of the chosen environment.
+func (c *certifyCmd) system(p profile.Profile, contract epconfig.Contract, t env.Tamper) func() sut.System {
+	if c.Env == "virtual" {
+		return func() sut.System {
+			return virtual.New(virtual.Options{Dialect: p.Config, Names: p.Headers, Contract: contract, Tamper: t, Version: Version})
+		}
+	}
+	var command []string
+	if exe, err := os.Executable(); err == nil {
+		command = []string{exe, "picker"}
+	}
+	return func() sut.System {
+		return local.New(local.Options{Dialect: p.Config, Names: p.Headers, Contract: contract, Tamper: t, Version: Version, PickerCommand: command})
+	}
+}
+
+func (c *certifyCmd) manifest(contract epconfig.Contract) evidence.Manifest {
+	m := evidence.Manifest{RunID: fmt.Sprintf("%s-%s-%d", c.Env, c.Profile, c.Seed), Tool: "weir " + Version, Commit: commit(), Argv: c.argv(), Seed: c.Seed,
+		ReferenceProfile: contract.Name, Level: c.Level, Environment: c.Env, Clock: "virtual"}
+	if c.Env != "virtual" {
+		// What depends on the machine and the hour stays out of a virtual run: two of them must be equal to the byte.
+		m.Clock = "real"
+		m.Created = clock.Wall().UTC().Format(time.RFC3339)
+		m.RunID += "-" + clock.Wall().UTC().Format("20060102T150405Z")
+		m.Host = evidence.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version()}
+	}
+	return m
+}
+
+// argv is the command that reproduces the run, without the output folder.
+func (c *certifyCmd) argv() []string {
+	a := append(program(), "certify", "--profile", c.Profile)
+	if c.ReferenceProfile != "" {
+		a = append(a, "--reference-profile", c.ReferenceProfile)
+	}
+	a = append(a, "--env", c.Env, "--seed", fmt.Sprint(c.Seed), "--level", c.Level)
+	if c.Focus != "" {
+		a = append(a, "--focus", c.Focus)
+	}
+	if c.Skip != "" {
+		a = append(a, "--skip", c.Skip)
+	}
+	return a
+}
+
+// program is how this program was started.
+func program() []string {
+	exe, err := os.Executable()
+	if err == nil && strings.Contains(exe, "go-build") {
+		return []string{"go", "run", "."}
+	}
+	return []string{"weir"}
+}
+
+func (c *certifyCmd) finish(con *console, screen *screen, b *evidence.Bundle, results []verdict.Result) error {
+	in := report.Input{Bundle: b, Results: results, Overall: overall(results), Command: shell(c.argv()), Date: b.Manifest.Created}
+	if err := report.WriteAll(c.Out, in); err != nil {
+		return fmt.Errorf("reports: %w", err)
+	}
+	fmt.Fprintf(con.out, "\nevidence and reports: %s (open %s)\n", c.Out, filepath.Join(c.Out, report.HTMLFile))
+	if err := report.TerminalSummary(con.out, in, screen.colour); err != nil {
+		return err
+	}
+	if con.ctx.Err() != nil {
+		return &exitError{status: ExitInterrupted, text: "interrupted; what was seen is in " + c.Out}
+	}
+	return exitFor(in.Verdict())
+}
+
+// overall is the verdict of the run over all judged levels.
+func overall(rs []verdict.Result) verdict.Kind {
+	return verdict.Overall(rs, "core", "extended", "experimental")
+}
+
+// shell quotes a command for a POSIX shell where that is needed.
+func shell(argv []string) string {
+	plain := regexp.MustCompile(`^[A-Za-z0-9_./:=@%+,-]+$`)
+	out := make([]string, len(argv))
+	for i, a := range argv {
+		if out[i] = a; !plain.MatchString(a) {
+			out[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// drawSeed draws a seed that is short enough to type.
+func drawSeed() uint64 {
+	var b [4]byte
+	if _, err := rand.Read(b[:]); err != nil {
+		return 1
+	}
+	return uint64(binary.LittleEndian.Uint32(b[:]))%1_000_000 + 1
+}

@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+
+	"github.com/llm-weir/weir/harness/checks"
+	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/profile"
+	"github.com/llm-weir/weir/harness/run"
+	"github.com/llm-weir/weir/harness/scenario"
+	"github.com/llm-weir/weir/harness/verdict"
+	"github.com/llm-weir/weir/suites/catalog"
+)
+
+// selection chooses what of the catalogue is played.
+type selection struct {
+	level       string
+	focus, skip *regexp.Regexp
+	rows        map[string]catalog.Requirement
+}
+
+func newSelection(level, focus, skip string) (*selection, error) {
+	s := &selection{level: level, rows: map[string]catalog.Requirement{}}
+	for _, r := range catalog.Requirements() {
+		s.rows[r.ID] = r
+	}
+	var err error
+	if s.focus, err = compile("--focus", focus); err != nil {
+		return nil, err
+	}
+	s.skip, err = compile("--skip", skip)
+	return s, err
+}
+
+func compile(flag, expr string) (*regexp.Regexp, error) {
+	if expr == "" {
+		return nil, nil
+	}
+	re, err := regexp.Compile(expr)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return re, nil
+}
+
+// judged tells whether a row counts at this level: core rows and the rest of the first certification run, or everything.
+func (s *selection) judged(id string) bool {
+	r := s.rows[id]
+	return s.level == "extended" || r.Level == scenario.Core || r.First
+}
+
+// named tells whether a check of a scenario is wanted by name.
+func (s *selection) named(requirement, scenario string) bool {
+	match := func(re *regexp.Regexp) bool { return re.MatchString(requirement) || re.MatchString(scenario) }
+	return (s.focus == nil || match(s.focus)) && (s.skip == nil || !match(s.skip))
+}
+
+// options compiles the catalogue for a profile and keeps what is selected.
+func (s *selection) options(p profile.Profile, seed uint64) run.Options {
+	o := run.Options{Profile: p, Rows: rows()}
+	for _, c := range catalog.Compile(p, seed) {
+		c.Checks = slices.DeleteFunc(c.Checks, func(ch checks.Spec) bool {
+			return !s.judged(ch.Requirement) || !s.named(ch.Requirement, c.Name)
+		})
+		c.Excluded = slices.DeleteFunc(c.Excluded, func(x evidence.Exclusion) bool {
+			return !s.judged(x.Requirement) || !s.named(x.Requirement, c.Name)
+		})
+		if len(c.Checks)+len(c.Excluded) > 0 {
+			o.Scenarios = append(o.Scenarios, c)
+		}
+	}
+	for _, c := range catalog.RunChecks(p) {
+		if s.judged(c.Requirement) && s.named(c.Requirement, checks.Whole) {
+			o.RunChecks = append(o.RunChecks, c)
+		}
+	}
+	return o
+}
+
+// rows are the catalogue's rows as reports want them.
+func rows() []verdict.Requirement {
+	var out []verdict.Requirement
+	for _, r := range catalog.Requirements() {
+		out = append(out, verdict.Requirement{ID: r.ID, Level: r.Level, Title: r.Text})
+	}
+	return out
+}

@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/llm-weir/weir/harness/profile"
+	"github.com/llm-weir/weir/harness/run"
+	"github.com/llm-weir/weir/harness/selfcheck"
+	"github.com/llm-weir/weir/harness/verdict"
+	"github.com/llm-weir/weir/reference/epconfig"
+)
+
+type selfcheckCmd struct {
+	Profile     string `default:"llm-d-router-2026-09" help:"Contract of the reference and of the judgement."`
+	Seed        uint64 `default:"1" help:"Seed of the first run; each run of the unmutated reference takes the next one."`
+	Runs        int    `default:"5" help:"Runs of the unmutated reference."`
+	Parallel    int    `default:"2" help:"Mutants at a time."`
+	Only        string `help:"Regular expression on mutant names."`
+	IncludeNoop bool   `help:"Add a mutant that changes nothing; no check can see it, so the self-check must fail."`
+	Out         string `type:"path" default:".weir/selfcheck.json" help:"File of the matrix mutant × requirement."`
+	Env         string `enum:"virtual,local" default:"virtual" help:"Where mutants are played; local takes half a minute each."`
+}
+
+// Help is the long help of the command.
+func (selfcheckCmd) Help() string {
+	return `Examples:
+  weir selfcheck                     every mutant must be killed by a requirement that is meant for it
+  weir selfcheck --only 'ttl|leak'   some mutants
+  weir selfcheck --include-noop      ends with status 1: nothing can kill a mutant that changes nothing`
+}
+
+// Run plays the mutants.
+func (c *selfcheckCmd) Run(con *console) error {
+	mutants, err := c.mutants()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(con.out, "seed %d, %d mutants, %d runs of the unmutated reference, profile %s, environment %s\n", c.Seed, len(mutants), c.Runs, c.Profile, c.Env)
+	judge, err := c.judge()
+	if err != nil {
+		return err
+	}
+	m, err := selfcheck.Run(con.ctx, selfcheck.Options{Judge: judge, Contract: c.Profile, Mutants: mutants, Clean: c.Runs, Seed: c.Seed, Parallel: c.Parallel})
+	if err != nil {
+		return err
+	}
+	if err := m.WriteText(con.out); err != nil {
+		return err
+	}
+	if err := c.write(m); err != nil {
+		return err
+	}
+	fmt.Fprintf(con.out, "matrix: %s\n", c.Out)
+	if !m.OK() {
+		return &exitError{status: ExitFail}
+	}
+	return nil
+}
+
+func (c *selfcheckCmd) mutants() ([]selfcheck.Mutant, error) {
+	only, err := compile("--only", c.Only)
+	if err != nil {
+		return nil, err
+	}
+	var out []selfcheck.Mutant
+	for _, m := range selfcheck.Mutants() {
+		if only == nil || only.MatchString(m.Name) {
+			out = append(out, m)
+		}
+	}
+	if c.IncludeNoop {
+		out = append(out, selfcheck.Noop())
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("--only %q: no mutant has such a name (weir list mutants)", c.Only)
+	}
+	return out, nil
+}
+
+// judge plays the whole catalogue against a variant.
+func (c *selfcheckCmd) judge() (selfcheck.Judge, error) {
+	p, err := profile.Named(c.Profile)
+	if err != nil {
+		return nil, err
+	}
+	contract, err := epconfig.ContractNamed(c.Profile)
+	if err != nil {
+		return nil, err
+	}
+	sel, err := newSelection("extended", "", "")
+	if err != nil {
+		return nil, err
+	}
+	certify := certifyCmd{Env: c.Env}
+	return func(ctx context.Context, m selfcheck.Mutant, seed uint64) ([]verdict.Result, error) {
+		o := sel.options(p, seed)
+		o.Parallel = 1
+		if c.Env == "local" {
+			o.Parallel = 6
+		}
+		o.New = certify.system(p, contract, m.Tamper)
+		o.Manifest.Mutant = m.Name
+		s, err := run.New(o)
+		if err != nil {
+			return nil, err
+		}
+		s.Start(ctx)
+		_, results, err := s.Seal()
+		return results, err
+	}, nil
+}
+
+func (c *selfcheckCmd) write(m selfcheck.Matrix) error {
+	if err := os.MkdirAll(filepath.Dir(c.Out), 0o755); err != nil {
+		return fmt.Errorf("matrix: %w", err)
+	}
+	f, err := os.Create(c.Out)
+	if err != nil {
+		return fmt.Errorf("matrix: %w", err)
+	}
+	if err := m.WriteJSON(f); err != nil {
+		f.Close()
+		return fmt.Errorf("matrix: %w", err)
+	}
+	return f.Close()
+}

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/llm-weir/weir/harness/clock"
+	"github.com/llm-weir/weir/harness/env/local"
+	"github.com/llm-weir/weir/reference/epconfig"
+	"github.com/llm-weir/weir/reference/epp"
+	"github.com/llm-weir/weir/reference/gateway"
+	"github.com/llm-weir/weir/reference/picker"
+	"github.com/llm-weir/weir/sim-vllm/presets"
+	"github.com/llm-weir/weir/sim-vllm/server"
+)
+
+type pickerCmd struct {
+	ConfigFile     string        `type:"path" help:"EndpointPickerConfig document; default: flow control on, everything else as the contract defaults."`
+	Contract       string        `default:"llm-d-router-2026-09" help:"Contract whose defaults and grammar apply."`
+	GRPCAddr       string        `name:"grpc-addr" default:"127.0.0.1:9002" help:"ext_proc listener (plaintext gRPC)."`
+	HealthAddr     string        `default:"127.0.0.1:9003" help:"gRPC health listener."`
+	MetricsAddr    string        `default:"127.0.0.1:9090" help:"HTTP listener of /metrics."`
+	PoolName       string        `default:"weir" help:"Label inference_pool of the metrics."`
+	EndpointsFile  string        `type:"path" help:"YAML list of model servers, read again when it changes."`
+	ObjectivesFile string        `type:"path" help:"YAML map of objective names to priorities, read again when it changes."`
+	DrainTimeout   time.Duration `default:"30s" help:"How long requests in flight may finish after SIGTERM."`
+	PrintConfig    bool          `help:"Print the effective configuration and end."`
+}
+
+// Help is the long help of the command.
+func (pickerCmd) Help() string {
+	return `Examples:
+  weir picker --config-file epp.yaml --endpoints-file endpoints.yaml --objectives-file objectives.yaml
+  weir picker --config-file epp.yaml --print-config
+
+endpoints.yaml:   endpoints: [{name: a, address: 127.0.0.1, port: "8001"}]
+objectives.yaml:  objectives: {interactive: 100, batch: -10}`
+}
+
+// Run serves until SIGTERM, then drains.
+func (c *pickerCmd) Run(con *console) error {
+	contract, err := epconfig.ContractNamed(c.Contract)
+	if err != nil {
+		return err
+	}
+	cfg := epconfig.Default(contract)
+	if c.ConfigFile != "" {
+		doc, err := os.ReadFile(c.ConfigFile)
+		if err != nil {
+			return fmt.Errorf("--config-file: %w", err)
+		}
+		if cfg, err = epconfig.Load(c.ConfigFile, doc, contract); err != nil {
+			return err
+		}
+	}
+	for _, w := range cfg.Warnings {
+		fmt.Fprintln(con.err, "warning:", w)
+	}
+	if c.PrintConfig {
+		_, err := con.out.Write(epconfig.Effective(cfg))
+		return err
+	}
+	m, err := picker.New(cfg.Picker)
+	if err != nil {
+		return err
+	}
+	s, err := epp.Serve(epp.Options{Wiring: epp.DefaultWiring(m, contract), Config: cfg, PoolName: c.PoolName, GRPCAddr: c.GRPCAddr,
+		HealthAddr: c.HealthAddr, MetricsAddr: c.MetricsAddr, EndpointsFile: c.EndpointsFile, ObjectivesFile: c.ObjectivesFile})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(con.out, "%s: ext_proc %s, health %s, metrics http://%s/metrics\n", local.Ready, s.GRPCAddr(), s.HealthAddr(), s.MetricsAddr())
+	<-con.ctx.Done()
+	fmt.Fprintln(con.err, "draining")
+	ctx, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
+	defer cancel()
+	return s.Shutdown(ctx)
+}
+
+type gatewayCmd struct {
+	Addr    string        `default:"127.0.0.1:8080" help:"HTTP listener for clients."`
+	ExtProc string        `name:"ext-proc" default:"127.0.0.1:9002" help:"Address of the picker."`
+	Timeout time.Duration `default:"1000s" help:"How long the picker may take to answer, its queue included."`
+}
+
+// Help is the long help of the command.
+func (gatewayCmd) Help() string {
+	return `Example:
+  weir gateway --addr 127.0.0.1:8080 --ext-proc 127.0.0.1:9002`
+}
+
+// Run serves until SIGTERM.
+func (c *gatewayCmd) Run(con *console) error {
+	g, err := gateway.New(gateway.Config{ExtProcAddr: c.ExtProc, MessageTimeout: c.Timeout})
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	return serveHTTP(con, "gateway", c.Addr, "--addr", g.Handler())
+}
+
+type simCmd struct {
+	Addr   string `default:"127.0.0.1:8001" help:"HTTP listener."`
+	Name   string `default:"sim-0" help:"Endpoint name, answered in x-weir-served-by."`
+	Model  string `help:"The only model served; default: any."`
+	Preset string `default:"h100-llama3.1-8b" help:"GPU and model whose timing is simulated (weir list presets)."`
+	Hold   bool   `help:"Hold every response until POST /admin/release."`
+}
+
+// Help is the long help of the command.
+func (simCmd) Help() string {
+	return `Examples:
+  weir sim-vllm --addr 127.0.0.1:8001 --preset h100-llama3.1-8b
+  curl -X POST 127.0.0.1:8001/admin/load -d '{"waiting":10,"running":0,"kv":0}'    script its metrics`
+}
+
+// Run serves until SIGTERM.
+func (c *simCmd) Run(con *console) error {
+	ec, err := presets.Get(c.Preset)
+	if err != nil {
+		return err
+	}
+	s, err := server.New(server.Config{Name: c.Name, Model: c.Model, Engine: ec, Hold: c.Hold, Clock: clock.NewReal()})
+	if err != nil {
+		return err
+	}
+	s.Start()
+	defer s.Close()
+	return serveHTTP(con, "sim-vllm "+c.Name, c.Addr, "--addr", s.Handler())
+}
+
+// serveHTTP serves h until the command is told to end.
+func serveHTTP(con *console, what, addr, flag string, h http.Handler) error {
+	ln, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("%s: %w; choose another address with %s (port 0 takes a free one)", what, err, flag)
+	}
+	fmt.Fprintf(con.out, "%s: http://%s\n", what, ln.Addr())
+	hs := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(con.ctx, func() { hs.Close() })
+	defer stop()
+	if err := hs.Serve(ln); err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/llm-weir/weir/harness/clock"
+	"github.com/llm-weir/weir/reference/epconfig"
+	"github.com/llm-weir/weir/reference/epp"
+	"github.com/llm-weir/weir/reference/gateway"
+	"github.com/llm-weir/weir/reference/picker"
+	"github.com/llm-weir/weir/sim-vllm/presets"
+	"github.com/llm-weir/weir/sim-vllm/server"
+)
+
+type upCmd struct {
+	Servers    int    `default:"2" help:"Number of simulated model servers."`
+	Preset     string `default:"h100-llama3.1-8b" help:"GPU and model whose timing is simulated (weir list presets)."`
+	ConfigFile string `type:"path" help:"EndpointPickerConfig document; default: three bands, round robin, 8 requests per server."`
+	Addr       string `default:"127.0.0.1:8080" help:"HTTP listener of the gateway."`
+}
+
+// Help is the long help of the command.
+func (upCmd) Help() string {
+	return `Example:
+  weir up
+  curl -N http://127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \
+    -H 'x-llm-d-inference-objective: interactive' -H 'x-llm-d-inference-fairness-id: me' \
+    -d '{"model":"m","stream":true,"max_tokens":20,"messages":[{"role":"user","content":"hello"}]}'
+
+Objectives: interactive = 100, standard = 0, batch = -10.`
+}
+
+// upConfig is the configuration of "up" where none is given.
+const upConfig = `apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+featureGates: [flowControl]
+plugins:
+- type: concurrency-detector
+  parameters: {maxConcurrency: 8}
+- type: active-request-scorer
+- type: max-score-picker
+schedulingProfiles:
+- name: default
+  plugins: [{pluginRef: active-request-scorer}, {pluginRef: max-score-picker}]
+flowControl:
+  saturationDetector: {pluginRef: concurrency-detector}
+  priorityBands:
+  - {priority: 100, fairnessPolicyRef: round-robin-fairness-policy}
+  - {priority: 0, fairnessPolicyRef: round-robin-fairness-policy}
+  - {priority: -10, fairnessPolicyRef: round-robin-fairness-policy}
+`
+
+// upObjectives are the objectives of "up".
+var upObjectives = map[string]int{"interactive": 100, "standard": 0, "batch": -10}
+
+// Run starts everything, prints the addresses and waits.
+func (c *upCmd) Run(con *console) error {
+	var s stack
+	defer s.close()
+	endpoints, err := s.servers(c.Servers, c.Preset)
+	if err != nil {
+		return err
+	}
+	e, err := c.picker(endpoints)
+	if err != nil {
+		return err
+	}
+	s.stops = append(s.stops, func() { e.Close() })
+	g, err := gateway.New(gateway.Config{ExtProcAddr: e.GRPCAddr()})
+	if err != nil {
+		return err
+	}
+	s.stops = append(s.stops, func() { g.Close() })
+	addr, err := s.listen("gateway", c.Addr, "--addr", g.Handler())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(con.out, "gateway   http://%s\n", addr)
+	fmt.Fprintf(con.out, "picker    ext_proc %s, health %s, metrics http://%s/metrics\n", e.GRPCAddr(), e.HealthAddr(), e.MetricsAddr())
+	for _, p := range endpoints {
+		fmt.Fprintf(con.out, "%-9s http://%s (admin under /admin/)\n", p.Name, p.Address)
+	}
+	fmt.Fprintf(con.out, "objectives interactive=100 standard=0 batch=-10\n\ntry: curl -N http://%s/v1/chat/completions -H 'content-type: application/json' "+
+		"-H 'x-llm-d-inference-objective: interactive' -H 'x-llm-d-inference-fairness-id: me' "+
+		"-d '{\"model\":\"m\",\"stream\":true,\"max_tokens\":20,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\nCtrl-C ends it.\n", addr)
+	<-con.ctx.Done()
+	return nil
+}
+
+func (c *upCmd) picker(endpoints []picker.Endpoint) (*epp.Server, error) {
+	contract, err := epconfig.ContractNamed("")
+	if err != nil {
+		return nil, err
+	}
+	name, doc := "up.yaml", []byte(upConfig)
+	if c.ConfigFile != "" {
+		name = c.ConfigFile
+		if doc, err = os.ReadFile(name); err != nil {
+			return nil, fmt.Errorf("--config-file: %w", err)
+		}
+	}
+	cfg, err := epconfig.Load(name, doc, contract)
+	if err != nil {
+		return nil, err
+	}
+	m, err := picker.New(cfg.Picker)
+	if err != nil {
+		return nil, err
+	}
+	return epp.Serve(epp.Options{Wiring: epp.DefaultWiring(m, contract), Config: cfg, PoolName: "up", GRPCAddr: "127.0.0.1:0", HealthAddr: "127.0.0.1:0",
+		MetricsAddr: "127.0.0.1:0", Endpoints: endpoints, Objectives: upObjectives})
+}
+
+// stack is what "up" has started, taken down in reverse order.
+type stack struct {
+	tasks sync.WaitGroup
+	stops []func()
+}
+
+func (s *stack) close() {
+	for i := len(s.stops) - 1; i >= 0; i-- {
+		s.stops[i]()
+	}
+	s.tasks.Wait()
+}
+
+func (s *stack) servers(n int, preset string) ([]picker.Endpoint, error) {
+	if n < 1 {
+		return nil, errors.New("--servers: at least one model server is needed")
+	}
+	ec, err := presets.Get(preset)
+	if err != nil {
+		return nil, err
+	}
+	var out []picker.Endpoint
+	for i := range n {
+		name := fmt.Sprintf("sim-%d", i)
+		sv, err := server.New(server.Config{Name: name, Engine: ec, Clock: clock.NewReal()})
+		if err != nil {
+			return nil, err
+		}
+		sv.Start()
+		s.stops = append(s.stops, sv.Close)
+		addr, err := s.listen(name, "127.0.0.1:0", "", sv.Handler())
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, picker.Endpoint{Name: name, Address: addr})
+	}
+	return out, nil
+}
+
+func (s *stack) listen(what, addr, flag string, h http.Handler) (string, error) {
+	ln, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w; choose another address with %s (port 0 takes a free one)", what, err, flag)
+	}
+	hs := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	s.tasks.Go(func() { _ = hs.Serve(ln) })
+	s.stops = append(s.stops, func() { hs.Close() })
+	return ln.Addr().String(), nil
+}
