@@ -25,7 +25,7 @@ func sortedKeys[V any](m map[string]V) []string {
 // each of IDs was refused, if Count requests were in flight then, and if IDs were still pending at the end of step Mark, if named.
 func refused(s Spec, r *evidence.Run) finding {
 	if s.Mark != "" {
-		m, f := mark(r, s.Mark)
+		m, f := watch(r, s.Mark)
 		if f != nil {
 			return *f
 		}
@@ -65,6 +65,9 @@ func refused(s Spec, r *evidence.Run) finding {
 		start := c.Sent
 		if s.After != "" {
 			start = from
+		}
+		if c.End == evidence.Never || c.End < start {
+			return notEngaged(id+" has no instant at which it was refused", id)
 		}
 		took := c.End - start
 		if took < int64(s.Min) {
@@ -133,11 +136,14 @@ func refusedAnswer(s Spec, r *evidence.Run, c evidence.Client) *finding {
 	return &f
 }
 
-// reasons: the first of each of Groups was refused, each names a reason from Reasons, and the groups' reasons differ.
+// reasons: all of Groups were refused, each names a reason from Reasons, and no reason occurs in two groups.
 func reasons(s Spec, r *evidence.Run) finding {
 	seen := map[string]string{}
 	var got []string
 	for _, g := range s.Groups {
+		if len(g) == 0 {
+			return notEngaged("a kind of refusal without a request")
+		}
 		for _, id := range g {
 			c, ok := r.ClientByID(id)
 			if !ok || c.Outcome != evidence.Refused {
@@ -152,18 +158,20 @@ func reasons(s Spec, r *evidence.Run) finding {
 			if !slices.Contains(s.Reasons, c.Reason) {
 				return fail(c.Reason, fmt.Sprintf("reason %q of %s is not in the profile's list", c.Reason, id), id)
 			}
+			other, dup := seen[c.Reason]
+			if dup && !slices.Contains(g, other) {
+				return fail(c.Reason, fmt.Sprintf("%s and %s were refused for different causes with the same reason %q", other, id, c.Reason), other, id)
+			}
+			if !dup {
+				seen[c.Reason] = id
+				got = append(got, c.Reason)
+			}
 		}
-		c, _ := r.ClientByID(g[0])
-		if other, dup := seen[c.Reason]; dup {
-			return fail(c.Reason, fmt.Sprintf("%s and %s were refused for different causes with the same reason %q", other, g[0], c.Reason), other, g[0])
-		}
-		seen[c.Reason] = g[0]
-		got = append(got, c.Reason)
 	}
-	if len(got) < 2 {
+	if len(s.Groups) < 2 {
 		return notEngaged("fewer than two kinds of refusal")
 	}
-	return pass(strings.Join(got, ", "), fmt.Sprintf("%d causes", len(got)))
+	return pass(strings.Join(got, ", "), fmt.Sprintf("%d causes", len(s.Groups)))
 }
 
 // completed: IDs end as completed with 200; with Min each was held at least that long, so that the wait limit would have struck.
@@ -176,7 +184,7 @@ func completed(s Spec, r *evidence.Run) finding {
 		if c.Outcome != evidence.Completed || c.Status != 200 {
 			return fail(answer(c), fmt.Sprintf("expected %s to complete with 200, it ended as %s %s%s", id, answer(c), c.Error, c.Text), id)
 		}
-		b, seen := r.BackendByID(id)
+		b, seen := arrival(r, id)
 		if !seen {
 			return fail(id+" has no backend record", "the client got 200, but no model server saw the request", id)
 		}
@@ -190,6 +198,9 @@ func completed(s Spec, r *evidence.Run) finding {
 	return pass(fmt.Sprintf("%d completed", len(s.IDs)), "", s.IDs...)
 }
 
+// leaveSlack is how much later than a model server the client's own side may notice that it left.
+const leaveSlack = 100 * time.Millisecond
+
 // aborted: the client left while the request was inside a model server, and the server saw it aborted no later than Within after.
 func aborted(s Spec, r *evidence.Run) finding {
 	worst := int64(0)
@@ -198,12 +209,15 @@ func aborted(s Spec, r *evidence.Run) finding {
 		if !ok || c.Outcome != evidence.ClientCancelled {
 			return notEngaged(id+" was not cancelled by its client", id)
 		}
-		b, ok := r.BackendByID(id)
-		if !ok || b.Arrival > c.End {
+		b, ok := arrival(r, id)
+		if !ok || b.Arrival > c.End || b.End != evidence.Never && b.End < c.End-int64(leaveSlack) {
 			return notEngaged(id+" was not at a model server when its client left", id)
 		}
 		if b.Ending != evidence.Aborted {
 			return fail(id+" "+b.Ending, fmt.Sprintf("the client left, but the model server recorded %q", b.Ending), id)
+		}
+		if b.End == evidence.Never {
+			return notEngaged(id+" has no instant at which it was aborted", id)
 		}
 		if d := b.End - c.End; d > int64(s.Within) {
 			return fail("after "+ms(d), fmt.Sprintf("%s was aborted %s after its client left, at the latest after %s", id, ms(d), s.Within), id)
@@ -218,12 +232,15 @@ func aborted(s Spec, r *evidence.Run) finding {
 
 // undisturbed: IDs run at their model servers through step Mark and complete, while Waiting are pending all the time.
 func undisturbed(s Spec, r *evidence.Run) finding {
-	m, f := mark(r, s.Mark)
+	m, f := watch(r, s.Mark)
 	if f != nil {
 		return *f
 	}
+	if len(s.IDs) == 0 || len(s.Waiting) == 0 {
+		return notEngaged("nothing in flight, or no demand for its place")
+	}
 	for _, id := range s.IDs {
-		b, ok := r.BackendByID(id)
+		b, ok := arrival(r, id)
 		if !ok || b.Arrival > m.Start {
 			return notEngaged(id+" was not in flight", id)
 		}
@@ -251,15 +268,18 @@ func undisturbed(s Spec, r *evidence.Run) finding {
 // evicted: exactly Count of IDs are stopped in flight with Status and Reason and aborted at the model server, no later than Max after
 // the first of Then was sent; then Then arrive. Engaged if Count+... of IDs were in flight and Then was sent afterwards.
 func evicted(s Spec, r *evidence.Run) finding {
-	if len(s.Then) == 0 {
-		return notEngaged("no demand")
+	if s.Status == 0 {
+		return finding{kind: verdict.NotApplicable, figure: "not stated", why: "the profile states no status for this case"}
+	}
+	if len(s.Then) == 0 || s.Count <= 0 {
+		return notEngaged("no demand, or nothing that it should displace")
 	}
 	demand, ok := r.ClientByID(s.Then[0])
 	if !ok || demand.Sent == evidence.Never {
 		return notEngaged(s.Then[0]+" was not sent", s.Then[0])
 	}
 	for _, id := range s.IDs {
-		if b, ok := r.BackendByID(id); !ok || b.Arrival > demand.Sent {
+		if b, ok := arrival(r, id); !ok || b.Arrival > demand.Sent || b.End != evidence.Never && b.End <= demand.Sent {
 			return notEngaged(id+" was not in flight when the demand came", id)
 		}
 	}
@@ -277,7 +297,7 @@ func evicted(s Spec, r *evidence.Run) finding {
 		if b.Ending != evidence.Aborted {
 			return fail(id+" "+b.Ending, "the victim was not aborted at its model server", id)
 		}
-		if d := c.End - demand.Sent; d > int64(s.Max) {
+		if d := c.End - demand.Sent; d < 0 || d > int64(s.Max) {
 			return fail("after "+ms(d), fmt.Sprintf("the victim was stopped %s after the demand came, at the latest after %s", ms(d), s.Max), id)
 		}
 	}
@@ -285,7 +305,7 @@ func evicted(s Spec, r *evidence.Run) finding {
 		return fail(fmt.Sprintf("%d victims", len(victims)), fmt.Sprintf("expected exactly %d of %s to be stopped, got %s", s.Count, list(s.IDs), list(victims)), victims...)
 	}
 	for _, id := range s.Then {
-		b, ok := r.BackendByID(id)
+		b, ok := arrival(r, id)
 		if !ok || b.Arrival-demand.Sent > int64(s.Max) {
 			return fail(id+" was not served", fmt.Sprintf("the demand must take the freed capacity within %s", s.Max), id)
 		}
@@ -297,7 +317,7 @@ func evicted(s Spec, r *evidence.Run) finding {
 func upstreamError(s Spec, r *evidence.Run) finding {
 	for _, id := range s.IDs {
 		c, ok := r.ClientByID(id)
-		b, seen := r.BackendByID(id)
+		b, seen := arrival(r, id)
 		if !ok || !seen || b.Ending != evidence.Failed {
 			return notEngaged(id+" was not answered with an error by a model server", id)
 		}
@@ -315,6 +335,9 @@ func upstreamError(s Spec, r *evidence.Run) finding {
 func startup(s Spec, r *evidence.Run) finding {
 	by := map[string]evidence.Process{}
 	for _, p := range r.Processes {
+		if _, dup := by[p.Case]; dup {
+			return notEngaged("case "+p.Case+" was tried twice, with two answers", p.Case)
+		}
 		by[p.Case] = p
 	}
 	v, ok := by[s.Valid]
@@ -322,9 +345,14 @@ func startup(s Spec, r *evidence.Run) finding {
 		return notEngaged("the same document without the error does not start: "+v.Text, s.Valid)
 	}
 	names := sortedKeys(s.Cases)
+	if len(names) == 0 {
+		return notEngaged("no document to refuse")
+	}
 	for _, n := range names {
 		p, ok := by[n]
 		switch {
+		case s.Cases[n] == "":
+			return notEngaged("nothing is said that the refusal of "+n+" must name", n)
 		case !ok:
 			return notEngaged("case "+n+" was not tried", n)
 		case p.Started:

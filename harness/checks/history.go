@@ -22,6 +22,33 @@ func mark(r *evidence.Run, name string) (evidence.Step, *finding) {
 	return s, nil
 }
 
+// watch finds the step at whose end something must still hold. A step that failed, or that took no time, watched nothing.
+func watch(r *evidence.Run, name string) (evidence.Step, *finding) {
+	s, f := mark(r, name)
+	switch {
+	case f != nil:
+		return s, f
+	case !s.OK:
+		n := notEngaged("step " + name + ": " + s.Detail)
+		f = &n
+	case s.End <= s.Start:
+		n := notEngaged("step " + name + " took no time, so nothing was watched")
+		f = &n
+	}
+	return s, f
+}
+
+// arrival finds the first arrival of a request. A record that names no instant shows that a model server knows the request, which is
+// enough against the router, but not that it arrived in time, which is what speaks for it.
+func arrival(r *evidence.Run, id string) (evidence.Backend, bool) {
+	for _, b := range r.Backends {
+		if b.ID == id && b.Arrival != evidence.Never {
+			return b, true
+		}
+	}
+	return evidence.Backend{}, false
+}
+
 // pendingAt says what keeps id from being pending and unseen at instant t; "" if it is. What happens at t itself came after: in
 // virtual time the next step starts at the very instant at which the one before ended.
 func pendingAt(r *evidence.Run, id string, t int64) string {
@@ -70,7 +97,7 @@ func answer(c evidence.Client) string {
 func arrivalOrder(r *evidence.Run, ids []string) []string {
 	var out []string
 	for _, b := range r.Backends {
-		if slices.Contains(ids, b.ID) && !slices.Contains(out, b.ID) {
+		if b.Arrival != evidence.Never && slices.Contains(ids, b.ID) && !slices.Contains(out, b.ID) {
 			out = append(out, b.ID)
 		}
 	}

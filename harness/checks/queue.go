@@ -12,7 +12,10 @@ import (
 // Mark, so that the router had the free choice among all of them (Waiting narrows that to the ones that were there then).
 func order(s Spec, r *evidence.Run) finding {
 	ids := flatten(s.Groups)
-	m, f := mark(r, s.Mark)
+	if len(s.Groups) < 2 || len(ids) < len(s.Groups) {
+		return notEngaged("no two requests whose order could be seen")
+	}
+	m, f := watch(r, s.Mark)
 	if f != nil {
 		return *f
 	}
@@ -24,6 +27,9 @@ func order(s Spec, r *evidence.Run) finding {
 		return notEngaged(why+" when the queue should have been complete", id)
 	}
 	got := arrivalOrder(r, ids)
+	if a, b := tied(s, r, got); a != "" {
+		return notEngaged(a+" and "+b+" arrived at the same instant, so that their order was not seen", a, b)
+	}
 	engaged := fmt.Sprintf("%d requests queued before the first release", len(there))
 	at := 0
 	for _, g := range s.Groups {
@@ -42,6 +48,21 @@ func order(s Spec, r *evidence.Run) finding {
 	return pass(fmt.Sprintf("%d in order", len(got)), engaged, got...)
 }
 
+// tied finds two neighbours of different groups that arrived at one instant: records give no order of their own.
+func tied(s Spec, r *evidence.Run, got []string) (string, string) {
+	group := func(id string) int {
+		return slices.IndexFunc(s.Groups, func(g []string) bool { return slices.Contains(g, id) })
+	}
+	for i := 1; i < len(got); i++ {
+		a, _ := arrival(r, got[i-1])
+		b, _ := arrival(r, got[i])
+		if a.Arrival == b.Arrival && group(a.ID) != group(b.ID) {
+			return a.ID, b.ID
+		}
+	}
+	return "", ""
+}
+
 func missing(all, got []string) []string {
 	var out []string
 	for _, id := range all {
@@ -54,9 +75,12 @@ func missing(all, got []string) []string {
 
 // waiting: IDs stay pending and unseen to the end of step Mark, while Count requests (per endpoint: Counts) are in flight at its start.
 func waiting(s Spec, r *evidence.Run) finding {
-	m, f := mark(r, s.Mark)
+	m, f := watch(r, s.Mark)
 	if f != nil {
 		return *f
+	}
+	if len(s.IDs) == 0 {
+		return notEngaged("no request to look at")
 	}
 	if why := lessInFlight(s, r, m.Start); why != "" {
 		return notEngaged(why)
@@ -97,9 +121,12 @@ func inFlightText(s Spec) string {
 // inFlight: at the end of step Mark exactly Count requests (per endpoint: Counts) are inside the model servers, while Waiting are
 // pending and unseen. Engaged if Waiting were sent, so that there was demand above the limit.
 func inFlight(s Spec, r *evidence.Run) finding {
-	m, f := mark(r, s.Mark)
+	m, f := watch(r, s.Mark)
 	if f != nil {
 		return *f
+	}
+	if s.Count <= 0 || len(s.Waiting) == 0 {
+		return notEngaged("no limit, or no demand above it")
 	}
 	for _, id := range s.Waiting {
 		if c, ok := r.ClientByID(id); !ok || c.Sent == evidence.Never || c.Sent > m.Start {
@@ -144,7 +171,7 @@ func arrives(s Spec, r *evidence.Run) finding {
 			}
 			from = m.Start
 		}
-		b, ok := r.BackendByID(id)
+		b, ok := arrival(r, id)
 		if !ok {
 			return fail(id+" never arrived", fmt.Sprintf("expected at a model server within %s, client saw: %s", s.Within, answer(c)), id)
 		}
@@ -155,19 +182,30 @@ func arrives(s Spec, r *evidence.Run) finding {
 		}
 		last = max(last, b.Arrival)
 	}
+	if len(s.IDs) == 0 {
+		return notEngaged("no request to look at")
+	}
 	for _, id := range s.Waiting {
-		if why := pendingAt(r, id, last); why != "" {
+		// One nanosecond later, because what arrives together with the last of them did not wait for it.
+		if why := pendingAt(r, id, last+1); why != "" {
 			return fail(id+" did not wait", "expected it pending while the others were served, but "+why, id)
 		}
+	}
+	if st, ok := r.StepByMark(s.After); s.After != "" && ok && !st.OK {
+		return notEngaged("step " + s.After + ": " + st.Detail)
 	}
 	return pass("arrived after "+ms(worst), fmt.Sprintf("%d requests", len(s.IDs)), s.IDs...)
 }
 
-// neverServed: IDs are never seen at a model server although Then are; all of them were pending at the end of step Mark.
+// neverServed: IDs are never seen at a model server although Then are. Engaged if all of them were pending at the end of step Mark,
+// and the clients of IDs left before Then were served.
 func neverServed(s Spec, r *evidence.Run) finding {
-	m, f := mark(r, s.Mark)
+	m, f := watch(r, s.Mark)
 	if f != nil {
 		return *f
+	}
+	if len(s.IDs) == 0 || len(s.Then) == 0 {
+		return notEngaged("no request that left, or none behind it")
 	}
 	if why, id := allPending(r, append(slices.Clone(s.IDs), s.Then...), m.End); why != "" {
 		return notEngaged(why, id)
@@ -178,8 +216,19 @@ func neverServed(s Spec, r *evidence.Run) finding {
 		}
 	}
 	for _, id := range s.Then {
-		if _, ok := r.BackendByID(id); !ok {
+		if _, ok := arrival(r, id); !ok {
 			return fail(id+" never arrived", "the request behind the one that left must be served", id)
+		}
+	}
+	for _, id := range s.IDs {
+		c, _ := r.ClientByID(id)
+		if c.Outcome != evidence.ClientCancelled || c.End == evidence.Never {
+			return notEngaged(id+" was not cancelled by its client, it ended as "+answer(c), id)
+		}
+		for _, then := range s.Then {
+			if b, _ := arrival(r, then); b.Arrival < c.End {
+				return notEngaged(then+" was served before "+id+" left", then, id)
+			}
 		}
 	}
 	return pass(fmt.Sprintf("%d never dispatched", len(s.IDs)), "pending before the client left", s.IDs...)
@@ -222,7 +271,7 @@ func gate(s Spec, r *evidence.Run) finding {
 		if !ok || c.Sent == evidence.Never {
 			return notEngaged("probe "+id+" was not sent", id)
 		}
-		b, ok := r.BackendByID(id)
+		b, ok := arrival(r, id)
 		if !ok {
 			return fail(id+" stayed closed", fmt.Sprintf("the gate should be open, but the probe was not at a model server within %s (client saw: %s)", s.Within, answer(c)), id)
 		}
@@ -242,8 +291,8 @@ func gate(s Spec, r *evidence.Run) finding {
 			return fail(id+" ended by itself", fmt.Sprintf("a closed gate makes the probe wait, but it ended after %s with %s", ms(c.End-c.Sent), answer(c)), id)
 		}
 	}
-	if len(s.Open)+len(s.Closed) == 0 {
-		return notEngaged("no probe")
+	if len(s.Open)+len(s.Closed) == 0 || len(s.Closed) > 0 && s.Min <= 0 {
+		return notEngaged("no probe, or no time for which a closed one must wait")
 	}
 	return pass(fmt.Sprintf("%d open, %d closed as expected", len(s.Open), len(s.Closed)), "scripted values were scraped", append(slices.Clone(s.Open), s.Closed...)...)
 }
@@ -264,7 +313,10 @@ func servedBy(s Spec, r *evidence.Run) finding {
 		return notEngaged("no request to look at")
 	}
 	for _, id := range ids {
-		b, ok := r.BackendByID(id)
+		if c, ok := r.ClientByID(id); !ok || c.Sent == evidence.Never {
+			return notEngaged(id+" was not sent", id)
+		}
+		b, ok := arrival(r, id)
 		if !ok {
 			return fail(id+" was not served", "expected at "+s.Endpoint[id], id)
 		}

@@ -16,6 +16,9 @@ const shareSlot = 4
 // within Margin, proven by a bootstrap interval at 95 %. Engaged if at least Needed such turns were taken.
 func share(s Spec, r *evidence.Run) finding {
 	tenants := sortedKeys(s.Shares)
+	if len(tenants) < 2 {
+		return notEngaged("fewer than two tenants among whom anything could be shared")
+	}
 	turns := backloggedTurns(r, tenants)
 	if len(turns) < s.Needed {
 		return notEngaged(fmt.Sprintf("%d turns were taken while %s were all backlogged, %d are needed", len(turns), list(tenants), s.Needed))
@@ -64,6 +67,7 @@ func backloggedTurns(r *evidence.Run, tenants []string) []string {
 			arrival[b.ID] = b.Arrival
 		}
 	}
+	counted := map[string]bool{}
 	waits := map[string][]span{}
 	tenantOf := map[string]string{}
 	for _, c := range r.Clients {
@@ -92,6 +96,11 @@ func backloggedTurns(r *evidence.Run, tenants []string) []string {
 	}
 	var turns []string
 	for _, b := range r.Backends {
+		// A request has one turn, however often it arrives.
+		if counted[b.ID] {
+			continue
+		}
+		counted[b.ID] = true
 		t := tenantOf[b.ID]
 		mine, all := false, true
 		for _, name := range tenants {

@@ -8,6 +8,7 @@
 package checks
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -74,7 +75,10 @@ func (s Spec) Entry() evidence.CheckEntry {
 // FromEntry reads a check back.
 func FromEntry(e evidence.CheckEntry) (Spec, error) {
 	s := Spec{Check: e.Check, Requirement: e.Requirement}
-	if err := json.Unmarshal(e.Params, &s); err != nil {
+	// A parameter that this version does not know would be a condition that it does not check.
+	dec := json.NewDecoder(bytes.NewReader(e.Params))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&s); err != nil {
 		return s, fmt.Errorf("check %s of %s: %w", e.Check, e.Requirement, err)
 	}
 	return s, nil

@@ -8,7 +8,7 @@ import (
 	"github.com/llm-weir/weir/harness/evidence"
 )
 
-// series: at sample step Mark each of Names shows exactly Series (matched by label subset; nothing else above zero unless Mode is "subset"), and at sample
+// series: at sample step Mark each of Names shows exactly Series (matched by label subset; nothing else above zero unless Mode is "each": then every series that matches must read its value), and at sample
 // step Zero all of them read 0 or are gone. Engaged if the page was read and Waiting were pending then.
 func series(s Spec, r *evidence.Run) finding {
 	m, f := mark(r, s.Mark)
@@ -20,6 +20,9 @@ func series(s Spec, r *evidence.Run) finding {
 	}
 	if why, id := allPending(r, s.Waiting, m.End); why != "" {
 		return notEngaged(why, id)
+	}
+	if len(s.Names) == 0 || len(s.Series) == 0 {
+		return notEngaged("no metric name, or no series to expect")
 	}
 	for _, name := range s.Names {
 		if f := seriesAt(s, r, name); f != nil {
@@ -44,6 +47,7 @@ func series(s Spec, r *evidence.Run) finding {
 func seriesAt(s Spec, r *evidence.Run, name string) *finding {
 	found := false
 	sums := make([]float64, len(s.Series))
+	hits := make([]int, len(s.Series))
 	for _, sm := range r.Samples {
 		if sm.Mark != s.Mark || sm.Source != "router" || sm.Name != name {
 			continue
@@ -53,10 +57,15 @@ func seriesAt(s Spec, r *evidence.Run, name string) *finding {
 		for i, want := range s.Series {
 			if subset(want.Labels, sm.Labels) {
 				sums[i] += sm.Value
+				hits[i]++
 				hit = true
+				if s.Mode == "each" && !(math.Abs(sm.Value-want.Value) <= s.Margin) {
+					f := fail(fmt.Sprintf("%s = %v", labelText(sm.Labels), sm.Value), fmt.Sprintf("expected %v ± %v for %s%s", want.Value, s.Margin, name, labelText(sm.Labels)))
+					return &f
+				}
 			}
 		}
-		if !hit && sm.Value != 0 && s.Mode != "subset" {
+		if !hit && sm.Value != 0 && s.Mode != "each" {
 			f := fail(fmt.Sprintf("unexpected series of %s", name), fmt.Sprintf("%s reads %v, nothing of the kind is waiting", labelText(sm.Labels), sm.Value))
 			return &f
 		}
@@ -66,7 +75,15 @@ func seriesAt(s Spec, r *evidence.Run, name string) *finding {
 		return &f
 	}
 	for i, want := range s.Series {
-		if math.Abs(sums[i]-want.Value) > s.Margin {
+		if hits[i] == 0 {
+			f := fail(labelText(want.Labels)+" is missing", fmt.Sprintf("expected %v for %s%s", want.Value, name, labelText(want.Labels)))
+			return &f
+		}
+		if s.Mode == "each" {
+			continue
+		}
+		// Negated, because a value that is no number is never inside the margin.
+		if !(math.Abs(sums[i]-want.Value) <= s.Margin) {
 			f := fail(fmt.Sprintf("%s = %v", labelText(want.Labels), sums[i]), fmt.Sprintf("expected %v ± %v for %s%s", want.Value, s.Margin, name, labelText(want.Labels)))
 			return &f
 		}
@@ -100,16 +117,22 @@ func body(s Spec, r *evidence.Run) finding {
 		if !ok || c.Sent == evidence.Never {
 			return notEngaged(id+" was not sent", id)
 		}
-		b, ok := r.BackendByID(id)
+		b, ok := arrival(r, id)
 		if !ok {
 			return notEngaged(fmt.Sprintf("%s was not served (%s)", id, answer(c)), id)
 		}
 		switch s.Mode {
 		case "bytes":
+			if c.BodySHA256 == "" {
+				return notEngaged(id+" was sent without a hash of its body", id)
+			}
 			if b.BodySHA256 != c.BodySHA256 {
 				return fail(id+" changed", fmt.Sprintf("%d bytes were sent, %d arrived, and they differ", c.RequestBytes, b.Bytes), id)
 			}
 		case "json":
+			if s.Hashes[id] == "" {
+				return notEngaged("the JSON value of "+id+" is not known", id)
+			}
 			if b.JSONSHA256 != s.Hashes[id] {
 				return fail(id+" changed", "the JSON value that arrived is not the one that was sent", id)
 			}

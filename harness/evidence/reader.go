@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -76,7 +78,17 @@ func verifySeal(dir string, manifest []byte, m Manifest) error {
 			bad = append(bad, f.Name+" was changed")
 		}
 	}
-	for _, n := range ndjsonFiles {
+	found, err := filepath.Glob(filepath.Join(dir, "*.ndjson"))
+	if err != nil {
+		return err
+	}
+	records := slices.Clone(ndjsonFiles)
+	for _, path := range found {
+		if n := filepath.Base(path); !slices.Contains(records, n) {
+			records = append(records, n)
+		}
+	}
+	for _, n := range records {
 		if !known[n] {
 			bad = append(bad, n+" was never sealed")
 		}
@@ -139,6 +151,9 @@ func readLines[T any](dir, name string, each func(T) error) error {
 		dec := json.NewDecoder(bytes.NewReader(sc.Bytes()))
 		dec.DisallowUnknownFields()
 		err := dec.Decode(&v)
+		if _, more := dec.Token(); err == nil && more != io.EOF {
+			err = errors.New("more than one value on a line")
+		}
 		if err == nil {
 			err = each(v)
 		}

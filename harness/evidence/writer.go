@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"sync"
 )
@@ -74,6 +75,10 @@ func (w *Writer) Dir() string { return w.dir }
 func (w *Writer) Scenario(name string, planLines []json.RawMessage, rec *Recorder) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	// Only a scenario that is still to come can be written; anything else would be lost without a word.
+	if !slices.Contains(w.order[w.next:], name) {
+		return fmt.Errorf("record of scenario %s: it was not announced, or its record is already written", name)
+	}
 	sr := &scenarioRecord{plan: planLines, files: map[string][]byte{}}
 	if rec != nil {
 		sr.run = rec.Run()

@@ -64,11 +64,12 @@ func start(t *testing.T, edit func(*Config)) *fixture {
 // await waits, event by event, until cond holds.
 func (f *fixture) await(what string, cond func() bool) {
 	f.t.Helper()
-	limit := time.After(10 * time.Second)
+	ctx, cancel := context.WithTimeout(f.t.Context(), 10*time.Second)
+	defer cancel()
 	for !cond() {
 		select {
 		case <-f.events:
-		case <-limit:
+		case <-ctx.Done():
 			f.t.Fatalf("never: %s; log %+v", what, f.Log())
 		}
 	}

@@ -117,7 +117,7 @@ var surfaceScenarios = []scenario.Scenario{
 				b.Quiet("published", 100*time.Millisecond)
 				b.Do(sut.OpSample, mark)
 				probe(b, fmt.Sprintf("probe%d", i+1))
-				b.Check("FC-MET-01", "series", checks.Spec{Mark: mark, Mode: "subset", Names: b.Profile.Metrics.PoolSaturation, Margin: 0.01,
+				b.Check("FC-MET-01", "series", checks.Spec{Mark: mark, Mode: "each", Names: b.Profile.Metrics.PoolSaturation, Margin: 0.01,
 					Engaged: []string{"scripted"}, Series: []checks.Series{{Labels: labels, Value: waiting / 4}}})
 			}
 			b.Check("FC-MET-01", "gate", gateSpec([]string{"probe1", "probe2"}, []string{"probe3"}))

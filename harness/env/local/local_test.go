@@ -2,9 +2,14 @@ package local_test
 
 import (
 	"context"
+	"fmt"
+	"slices"
+	"sync"
 	"testing"
 
 	"github.com/llm-weir/weir/harness/env/local"
+	"github.com/llm-weir/weir/harness/env/virtual"
+	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/harness/run"
 	"github.com/llm-weir/weir/harness/sut"
@@ -13,36 +18,137 @@ import (
 	"github.com/llm-weir/weir/suites/catalog"
 )
 
-// The whole catalogue over real sockets: the reference passes what its profile judges.
-func TestReferencePassesOverSockets(t *testing.T) {
+type played struct {
+	bundle  *evidence.Bundle
+	results []verdict.Result
+	err     error
+}
+
+// play plays the whole catalogue in one environment.
+func play(parallel int, system func(profile.Profile, epconfig.Contract) sut.System) played {
 	p, err := profile.Named(profile.Default)
 	if err != nil {
-		t.Fatal(err)
+		return played{err: err}
 	}
 	c, err := epconfig.ContractNamed(p.Name)
 	if err != nil {
-		t.Fatal(err)
+		return played{err: err}
 	}
 	var rows []verdict.Requirement
 	for _, r := range catalog.Requirements() {
 		rows = append(rows, verdict.Requirement{ID: r.ID, Level: r.Level, Title: r.Text})
 	}
-	s, err := run.New(run.Options{Profile: p, Scenarios: catalog.Compile(p, 7), RunChecks: catalog.RunChecks(p), Rows: rows, Parallel: 8,
-		New: func() sut.System {
-			return local.New(local.Options{Dialect: p.Config, Names: p.Headers, Contract: c})
-		}})
+	s, err := run.New(run.Options{Profile: p, Scenarios: catalog.Compile(p, 7), RunChecks: catalog.RunChecks(p), Rows: rows, Parallel: parallel,
+		New: func() sut.System { return system(p, c) }})
 	if err != nil {
-		t.Fatal(err)
+		return played{err: err}
 	}
 	s.Start(context.Background())
-	_, results, err := s.Seal()
-	if err != nil {
-		t.Fatal(err)
+	b, results, err := s.Seal()
+	return played{b, results, err}
+}
+
+// overSockets is one run that the tests below share: it takes half a minute.
+var overSockets = sync.OnceValue(func() played {
+	return play(8, func(p profile.Profile, c epconfig.Contract) sut.System {
+		return local.New(local.Options{Dialect: p.Config, Names: p.Headers, Contract: c})
+	})
+})
+
+var inVirtualTime = sync.OnceValue(func() played {
+	return play(2, func(p profile.Profile, c epconfig.Contract) sut.System {
+		return virtual.New(virtual.Options{Dialect: p.Config, Names: p.Headers, Contract: c})
+	})
+})
+
+// The whole catalogue over real sockets: the reference passes what its profile judges.
+func TestReferencePassesOverSockets(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute of real time")
 	}
-	for _, r := range results {
+	got := overSockets()
+	if got.err != nil {
+		t.Fatal(got.err)
+	}
+	for _, r := range got.results {
 		if r.Kind != verdict.Pass && r.Kind != verdict.NotApplicable {
 			t.Errorf("%s: %v (%s) %s", r.ID, r.Kind, r.Figure, r.Why)
 		}
 	}
-	t.Logf("%v", verdict.Counts(results))
+	t.Logf("%v", verdict.Counts(got.results))
+}
+
+// Parity: the same scripts end alike for every request, in virtual time and over sockets. The open-loop load is left out: which of its
+// requests meet a full queue depends on the machine.
+func TestParity(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute of real time")
+	}
+	v, l := inVirtualTime(), overSockets()
+	if v.err != nil || l.err != nil {
+		t.Fatal(v.err, l.err)
+	}
+	requests := 0
+	for i, vr := range v.bundle.Runs {
+		if vr.Scenario == "load-saturated" {
+			continue
+		}
+		want, got := endings(vr), endings(l.bundle.Runs[i])
+		requests += len(want)
+		for _, id := range union(want, got) {
+			if want[id] != got[id] {
+				t.Errorf("%s/%s: virtual %q, local %q", vr.Scenario, id, want[id], got[id])
+			}
+		}
+		if a, b := order(vr), order(l.bundle.Runs[i]); !slices.Equal(a, b) {
+			t.Errorf("%s: arrivals at the model servers: virtual %v, local %v", vr.Scenario, a, b)
+		}
+	}
+	if requests < 500 {
+		t.Errorf("only %d requests were compared", requests)
+	}
+	t.Logf("%d requests ended alike", requests)
+}
+
+// endings words how each request ended.
+func endings(r evidence.Run) map[string]string {
+	m := map[string]string{}
+	for _, c := range r.Clients {
+		m[c.ID] = fmt.Sprintf("%s %d %s", c.Outcome, c.Status, c.Reason)
+	}
+	return m
+}
+
+// order is the order in which queued requests reached the model servers, where they were let go one by one; two that are dispatched at
+// the same instant may be swapped by the network.
+func order(r evidence.Run) []string {
+	var queued, out []string
+	if !slices.ContainsFunc(r.Steps, func(s evidence.Step) bool { return s.Op == "step" }) {
+		return nil
+	}
+	for _, s := range r.Steps {
+		if s.Op == "queue" && s.Mark == "queueing" {
+			queued = append(queued, s.IDs...)
+		}
+	}
+	for _, b := range r.Backends {
+		if slices.Contains(queued, b.ID) {
+			out = append(out, b.ID)
+		}
+	}
+	return out
+}
+
+func union(a, b map[string]string) []string {
+	var ids []string
+	for id := range a {
+		ids = append(ids, id)
+	}
+	for id := range b {
+		if _, ok := a[id]; !ok {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }

@@ -1,0 +1,59 @@
+# Table of contents of what can be done with weir. CI calls only these targets.
+# One flag set for build, test, vet and lint: another one would compile everything twice.
+export GOFLAGS := -trimpath $(GOFLAGS)
+
+CORES   := ./reference/flowcontrol ./reference/scheduling ./reference/picker ./sim-vllm/engine ./loadgen/arrival ./loadgen/plan
+DRIVERS := ./reference/epp ./reference/extproc ./reference/gateway ./reference/scrape ./sim-vllm/server ./loadgen/openai ./loadgen/runner ./harness/run ./harness/env/...
+SEED    ?= 0
+CHECKS  ?= 3000
+
+.PHONY: help build test race certify selfcheck swarm bench verify tools vuln update clean
+
+help: ## show this list
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+build: ## bin/weir, the one program
+	go build -ldflags '-s -w' -o bin/weir .
+
+test: ## all tests, then the drivers again under the race detector
+	go test ./...
+	$(MAKE) race
+
+race: ## the packages with goroutines, under the race detector
+	go test -race -short $(DRIVERS)
+
+certify: build ## certify the reference over real sockets, as the README does
+	bin/weir certify --seed $(SEED)
+
+selfcheck: build ## every mutant must be killed, under every contract
+	bin/weir selfcheck
+	bin/weir selfcheck --profile llm-d-router-0.9 --out .weir/selfcheck-llm-d-router-0.9.json
+	bin/weir selfcheck --profile rhoai-3.4 --out .weir/selfcheck-rhoai-3.4.json
+
+swarm: ## random histories of the cores, CHECKS of each (seeds are printed on failure)
+	go test -count=1 $(CORES) -rapid.checks=$(CHECKS)
+
+bench: ## speed, side by side in one run; results/bench keeps the figures
+	go test -run '^$$' -bench . -benchmem ./reference/picker ./reference/epp ./sim-vllm/engine ./harness/env/virtual
+
+verify: tools ## format, tidy modules, vet, lint, repository rules
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	go mod tidy -diff
+	go vet ./...
+	bin/golangci-lint run ./...
+	go test -count=1 ./harness/lint
+
+tools: bin/golangci-lint ## the pinned tools of hack/tools
+
+bin/golangci-lint: hack/tools/go.mod
+	go -C hack/tools build -o $(CURDIR)/bin/ tool
+
+vuln: tools ## known vulnerabilities (reports, from a database that comes as a module)
+	hack/vuln.sh
+
+update: ## rewrite the golden files after a look at the differences
+	go test ./harness/report ./harness/sut -update
+	go test ./reference/picker ./sim-vllm/engine ./loadgen/plan -rewrite
+
+clean: ## remove what was built and the runs under .weir
+	rm -rf bin .weir
