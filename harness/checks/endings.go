@@ -360,7 +360,7 @@ func startup(s Spec, r *evidence.Run) finding {
 		case p.ExitCode == 0:
 			return fail(n+" exit 0", "a refused document must end the process with a non-zero status", n)
 		case p.Duration > int64(s.Max):
-			return fail(n+" after "+ms(p.Duration), fmt.Sprintf("the refusal must come within %s", time.Duration(s.Max)), n)
+			return fail(n+" after "+ms(p.Duration), fmt.Sprintf("the refusal must come within %s", s.Max), n)
 		case !strings.Contains(p.Text, s.Cases[n]):
 			return fail(n+" unnamed", fmt.Sprintf("the refusal must name %q, it says: %s", s.Cases[n], p.Text), n)
 		}

@@ -20,7 +20,7 @@ func share(s Spec, r *evidence.Run) finding {
 		return notEngaged("fewer than two tenants among whom anything could be shared")
 	}
 	turns := backloggedTurns(r, tenants)
-	if len(turns) < s.Needed {
+	if short(len(turns), s.Needed) {
 		return notEngaged(fmt.Sprintf("%d turns were taken while %s were all backlogged, %d are needed", len(turns), list(tenants), s.Needed))
 	}
 	figure := ""

@@ -40,6 +40,9 @@ func JudgeWhole(s Spec, runs []evidence.Run) verdict.Verdict {
 		Engaged: f.engaged, Witnesses: f.witnesses}
 }
 
+// short tells whether n falls short of a sample size; one that was not fixed before the run is never reached.
+func short(n, needed int) bool { return needed < 1 || n < needed }
+
 // joined is one request with everything both sides know of it.
 type joined struct {
 	run      *evidence.Run
@@ -97,7 +100,7 @@ func conservation(s Spec, runs []evidence.Run) finding {
 	if len(bad) > 0 {
 		return fail(fmt.Sprintf("%d of %d lost or disagreed", len(bad), len(all)), strings.Join(why[:min(len(why), 5)], "; "), bad...)
 	}
-	if len(all) < max(s.Needed, 1) || len(counts) < s.Kinds {
+	if short(len(all), s.Needed) || short(len(counts), s.Kinds) {
 		return notEngaged(fmt.Sprintf("%d requests with %d kinds of ending, %d and %d are needed", len(all), len(counts), s.Needed, s.Kinds))
 	}
 	var parts []string
@@ -164,7 +167,7 @@ func noInternalErrors(s Spec, runs []evidence.Run) finding {
 			pressed++
 		}
 	}
-	if pressed < max(s.Needed, 1) {
+	if short(pressed, s.Needed) {
 		return notEngaged(fmt.Sprintf("%d requests waited or were refused, %d are needed", pressed, s.Needed))
 	}
 	return pass(fmt.Sprintf("%d requests without an internal error", len(all)), fmt.Sprintf("%d waited or were refused", pressed))
@@ -190,7 +193,7 @@ func oneDispatch(s Spec, runs []evidence.Run) finding {
 		}
 		seen += len(j.backends)
 	}
-	if seen < max(s.Needed, 1) {
+	if short(seen, s.Needed) {
 		return notEngaged(fmt.Sprintf("%d requests reached a model server, %d are needed", seen, s.Needed))
 	}
 	return pass(fmt.Sprintf("%d arrivals, each id once", seen), "")
@@ -220,7 +223,7 @@ func declaredReasons(s Spec, runs []evidence.Run) finding {
 			}
 		}
 	}
-	if len(rs) < s.Needed || len(seen) == 0 {
+	if short(len(rs), s.Needed) || len(seen) == 0 {
 		return notEngaged(fmt.Sprintf("%d refusals with %d reasons, %d refusals are needed", len(rs), len(seen), s.Needed))
 	}
 	return pass(strings.Join(sortedKeys(seen), ", "), fmt.Sprintf("%d refusals", len(rs)))
@@ -241,7 +244,7 @@ func cleanRefusals(s Spec, runs []evidence.Run) finding {
 			return fail(answer(j.client), j.name()+" was refused with "+answer(j.client), j.name())
 		}
 	}
-	if n < max(s.Needed, 1) {
+	if short(n, s.Needed) {
 		return notEngaged(fmt.Sprintf("%d refusals, %d are needed", n, s.Needed))
 	}
 	return pass(fmt.Sprintf("%d refusals", n), "")
@@ -264,7 +267,7 @@ func refusedUnseen(s Spec, runs []evidence.Run) finding {
 	if !awake {
 		return notEngaged("no model server recorded anything")
 	}
-	if n < max(s.Needed, 1) {
+	if short(n, s.Needed) {
 		return notEngaged(fmt.Sprintf("%d refusals, %d are needed", n, s.Needed))
 	}
 	return pass(fmt.Sprintf("%d refusals, none seen by a model server", n), "")

@@ -239,7 +239,7 @@ func wellFormed(text string) error {
 	d := xml.NewDecoder(strings.NewReader(text))
 	for {
 		_, err := d.Token()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

@@ -61,8 +61,8 @@ func (s *svg) line(x1, y1, x2, y2 float64, class string, attrs ...string) {
 	s.empty("line", append([]string{"x1", num(x1), "y1", num(y1), "x2", num(x2), "y2", num(y2), "class", class}, attrs...)...)
 }
 
-func (s *svg) path(d, class string, attrs ...string) {
-	s.empty("path", append([]string{"d", d, "class", class}, attrs...)...)
+func (s *svg) path(d, class string) {
+	s.empty("path", "d", d, "class", class)
 }
 
 // text writes a label; anchor is start, middle or end.

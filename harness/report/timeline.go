@@ -27,7 +27,7 @@ func timeline(run *evidence.Run, col colouring, witnesses map[string]bool) templ
 	x := col.legend(s, 8, 14, figureWidth-330)
 	timelineLegend(s, max(x+10, figureWidth-310), 14)
 	ax.draw(s, top, bottom)
-	drawSteps(s, run, ax, 30, top, bottom)
+	drawSteps(s, run, ax, 30, bottom)
 	for i, c := range run.Clients {
 		drawLane(s, run, c, ax, col, top+laneHeight*float64(i)+2, witnesses[c.ID])
 	}
@@ -66,7 +66,7 @@ func timelineLegend(s *svg, x, y float64) {
 
 // drawSteps writes the marks of the script. A label that would run into its neighbour moves up a row; where no row is free the
 // line's tip still names it.
-func drawSteps(s *svg, run *evidence.Run, ax axis, labelsTop, top, bottom float64) {
+func drawSteps(s *svg, run *evidence.Run, ax axis, labelsTop, bottom float64) {
 	var free [markRows]float64
 	for _, st := range run.Steps {
 		if st.Start == evidence.Never {

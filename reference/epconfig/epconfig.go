@@ -238,16 +238,16 @@ func (l *loader) dataLayer(root object) {
 	for i, n := range o.list("sources") {
 		path := fmt.Sprintf("dataLayer.sources[%d]", i)
 		src := l.object(n, path, "pluginRef", "extractors")
-		l.defined(src, "pluginRef")
+		l.defined(src)
 		for j, e := range src.list("extractors") {
-			l.defined(l.object(e, fmt.Sprintf("%s.extractors[%d]", path, j), "pluginRef"), "pluginRef")
+			l.defined(l.object(e, fmt.Sprintf("%s.extractors[%d]", path, j), "pluginRef"))
 		}
 	}
 	d, ok := o.child("discovery", "pluginRef")
 	if !ok {
 		return
 	}
-	if p, ok := l.defined(d, "pluginRef"); ok {
+	if p, ok := l.defined(d); ok {
 		if f, ok := p.value.(discovery); ok {
 			l.cfg.EndpointsFile = f.path
 		} else if p.value != nil {
@@ -256,7 +256,9 @@ func (l *loader) dataLayer(root object) {
 	}
 }
 
-func (l *loader) defined(o object, key string) (plugin, bool) {
+// defined finds the plugin that a pluginRef names.
+func (l *loader) defined(o object) (plugin, bool) {
+	const key = "pluginRef"
 	ref := o.str(key, "")
 	p, ok := l.declared[ref]
 	if !ok {
@@ -280,7 +282,7 @@ func (l *loader) requestHandler(root object) {
 		l.cfg.Passthrough = false
 	}
 	for _, o := range refs {
-		p, ok := l.defined(o, "pluginRef")
+		p, ok := l.defined(o)
 		if !ok || p.value == nil {
 			continue
 		}

@@ -58,12 +58,12 @@ var classificationScenarios = []scenario.Scenario{
 		Write: func(b *scenario.Builder) {
 			b.Cap(1, 1)
 			b.Bands("round-robin", "fcfs", 0)
-			both := func(canonical, alias string) []scenario.Option {
-				return []scenario.Option{scenario.Anonymous(), scenario.Header(wire.HeaderFairnessID, canonical), scenario.Header(wire.HeaderFairnessIDAlias, alias)}
+			both := func(canonical string) []scenario.Option {
+				return []scenario.Option{scenario.Anonymous(), scenario.Header(wire.HeaderFairnessID, canonical), scenario.Header(wire.HeaderFairnessIDAlias, "same")}
 			}
 			b.Plug()
 			// By the canonical name a1 a2 a3 are one flow and b1 another; by the alias it would be all one.
-			b.Queue(b.Req("a1", both("a", "same")...), b.Req("a2", both("a", "same")...), b.Req("a3", both("a", "same")...), b.Req("b1", both("b", "same")...))
+			b.Queue(b.Req("a1", both("a")...), b.Req("a2", both("a")...), b.Req("a3", both("a")...), b.Req("b1", both("b")...))
 			b.Complete()
 			b.Steps(4)
 			b.Order("FC-CLS-05", []string{"a1", "b1"}, []string{"a2"}, []string{"a3"})

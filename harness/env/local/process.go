@@ -115,7 +115,7 @@ func (st *stage) startProcess(ctx context.Context, doc string) evidence.Process 
 	select {
 	case <-ready:
 		cancel()
-		<-ended
+		_ = <-ended // killed, as it was asked to
 		return evidence.Process{Started: true, Text: out.String()}
 	case err := <-ended:
 		p := evidence.Process{ExitCode: 0, Text: out.String()}

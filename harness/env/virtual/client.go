@@ -16,7 +16,6 @@ type client struct {
 	body         []byte
 	headers      map[string]string
 	ended        bool
-	abandoned    bool
 	promptTokens int // 0: derived from the body
 	outputTokens int // 0: the request's limit
 	call         *call

@@ -1,0 +1,69 @@
+package cli_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/llm-weir/weir/harness/cli"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"weir": cli.Main})
+}
+
+func TestCommandLine(t *testing.T) {
+	testscript.Run(t, testscript.Params{Dir: "testdata", Cmds: map[string]func(*testscript.TestScript, bool, []string){
+		// status CODE COMMAND...: the command must end with that status.
+		"status": status,
+		// replace FILE OLD NEW: change the first occurrence.
+		"replace": replace,
+	}})
+}
+
+func status(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: status CODE COMMAND...")
+	}
+	err := ts.Exec(args[1], args[2:]...)
+	got := "0"
+	if err != nil {
+		got = exitCode(err)
+	}
+	if got != args[0] {
+		ts.Fatalf("exit status %s, want %s (%v)", got, args[0], err)
+	}
+}
+
+func exitCode(err error) string {
+	text := err.Error() // "exit status N" or "unexpected command failure"
+	const prefix = "exit status "
+	if i := len(prefix); len(text) > i && text[:i] == prefix {
+		return text[i:]
+	}
+	return text
+}
+
+func replace(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 3 {
+		ts.Fatalf("usage: replace FILE OLD NEW")
+	}
+	name := ts.MkAbs(args[0])
+	b, err := os.ReadFile(name)
+	ts.Check(err)
+	out := []byte(replaceFirst(string(b), args[1], args[2]))
+	if string(out) == string(b) {
+		ts.Fatalf("%s does not contain %q", args[0], args[1])
+	}
+	ts.Check(os.WriteFile(name, out, 0o644))
+}
+
+func replaceFirst(s, old, with string) string {
+	for i := 0; i+len(old) <= len(s); i++ {
+		if s[i:i+len(old)] == old {
+			return s[:i] + with + s[i+len(old):]
+		}
+	}
+	return s
+}
