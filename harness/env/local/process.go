@@ -111,11 +111,16 @@ func (st *stage) startProcess(ctx context.Context, doc string) evidence.Process 
 		return evidence.Process{ExitCode: -1, Text: fmt.Sprintf("%s: %v", strings.Join(argv, " "), err)}
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	go func() {
+		ended <- cmd.Wait()
+		close(ended)
+	}()
 	select {
 	case <-ready:
 		cancel()
-		_ = <-ended // killed, as it was asked to
+		for range ended { // killed, as it was asked to
+			continue
+		}
 		return evidence.Process{Started: true, Text: out.String()}
 	case err := <-ended:
 		p := evidence.Process{ExitCode: 0, Text: out.String()}
