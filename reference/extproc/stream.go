@@ -171,7 +171,7 @@ func (x *exchange) decide() (bool, error) {
 	x.request.FairnessID, x.request.Model = x.id.FairnessID, b.Model
 	x.request.Priority = x.s.admission.Priority(x.id.Objective)
 	x.request.TTFT, x.request.HasTTFT = x.id.TTFT, x.id.HasTTFT
-	x.request.Bytes, x.request.Tokens, x.request.PromptHead = int64(len(x.body)), b.PromptTokens, b.Head
+	x.request.Bytes, x.request.Tokens = int64(len(x.body)), b.PromptTokens
 	p, outcome := x.s.admission.Submit(x.stream.Context(), x.id.Label, x.request)
 	if outcome != wire.Dispatched {
 		return false, x.dismiss(x.s.cfg.Refuse(outcome))

@@ -24,6 +24,8 @@ type Config struct {
 	DefaultNegativeBand BandConfig
 	Detector            DetectorConfig
 	Ceiling             CeilingConfig
+	// ProgramAware parametrizes the fairness policy of that name.
+	ProgramAware ProgramAwareConfig
 	// Eviction lets blocked demand stop negative-priority work in flight (FC-EVI).
 	Eviction bool
 	// EmptyPoolOutcomes distinguishes refusals on an empty pool (RejectedNoEndpoints, EvictedNoEndpoints). Router 0.9 does not.
@@ -52,7 +54,17 @@ type Fairness uint8
 const (
 	GlobalStrict Fairness = iota // the best head over all flows by the band's ordering
 	RoundRobin                   // one turn per flow with queued work and round
+	ProgramAware                 // the flow that has attained least service, and whose head has waited longest
 )
+
+// ProgramAwareConfig are the parameters of least attained service (spec/endpoint-picker.md §3.5):
+// score = WeightService*(1-norm(service)) + WeightHeadWait*norm(headWait), the highest wins.
+type ProgramAwareConfig struct {
+	WeightService  float64
+	WeightHeadWait float64
+	HalfLife       time.Duration // service halves every HalfLife of wall-clock time; 0: never
+	IdleTTL        time.Duration // service of a flow is forgotten this long after its last request; 0: never
+}
 
 // Ordering is the closed set of ordering policies inside a flow.
 type Ordering uint8
@@ -67,11 +79,18 @@ const (
 // DetectorConfig selects how pool saturation is measured.
 type DetectorConfig struct {
 	Kind           DetectorKind
-	MaxConcurrency int           // requests in flight per endpoint (Concurrency)
-	QueueDepth     int           // waiting threshold (Utilization)
-	KVUtil         float64       // KV-cache threshold in (0,1] (Utilization)
-	Staleness      time.Duration // age from which a sample counts as saturated (Utilization)
-	Headroom       float64       // raises the per-endpoint filter boundary, never the pool's denominator (FC-HEAD)
+	Mode           ConcurrencyMode
+	MaxConcurrency int   // requests in flight per endpoint (Concurrency)
+	MaxTokens      int64 // tokens in flight per endpoint (Concurrency, modes Tokens and Hybrid)
+	// EstimateOutput adds an estimate of the output to a request's tokens: min(round(prompt*OutputRatio), the client's limit,
+	// MaxEstimatedOutput). Without it the prompt's tokens are released at the first response chunk (FC-SAT-18, FC-SAT-19).
+	EstimateOutput     bool
+	OutputRatio        float64
+	MaxEstimatedOutput int64
+	QueueDepth         int           // waiting threshold (Utilization)
+	KVUtil             float64       // KV-cache threshold in (0,1] (Utilization)
+	Staleness          time.Duration // age from which a sample counts as saturated (Utilization)
+	Headroom           float64       // raises the per-endpoint filter boundary, never the pool's denominator (FC-HEAD)
 	// Filter makes the detector a scheduling filter as well (FC-HEAD-09).
 	Filter bool
 	// FilterFailOpen returns the original candidates if the filter excludes all (FC-HEAD-08); otherwise the request is dropped.
@@ -85,6 +104,16 @@ type DetectorKind uint8
 const (
 	Utilization DetectorKind = iota // mean of max(waiting/threshold, KV/threshold), stale = 1.0
 	Concurrency                     // in flight / (endpoints x limit)
+)
+
+// ConcurrencyMode is what the concurrency detector counts.
+type ConcurrencyMode uint8
+
+// The concurrency modes.
+const (
+	Requests ConcurrencyMode = iota // requests in flight
+	Tokens                          // estimated tokens in flight
+	Hybrid                          // per endpoint the larger of both ratios, averaged over the endpoints
 )
 
 // CeilingConfig selects the usage-limit policy: up to which saturation each band may dispatch.
@@ -101,8 +130,9 @@ type CeilingKind uint8
 
 // The usage-limit policies.
 const (
-	Static   CeilingKind = iota // one threshold for every band
-	Holdback                    // linear from Max for the highest band to Min for the lowest
+	Static         CeilingKind = iota // one threshold for every band
+	Holdback                          // linear from Max for the highest band to Min for the lowest
+	SoftReflective                    // lower bands are opened in a share of the passes that falls with saturation
 )
 
 // Validate says everything that is wrong with the configuration.

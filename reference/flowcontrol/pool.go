@@ -26,6 +26,7 @@ type Endpoint struct {
 	Name    string
 	Address string // ip:port
 	Role    Role
+	Labels  string // canonical "k=v,k=v", sorted by key; for label filters
 }
 
 // Load is one metrics sample. Missing families are marked: they are never read as zero.
@@ -36,6 +37,9 @@ type Load struct {
 	KV         float64 // 0..1
 	HasWaiting bool
 	HasKV      bool
+	// Adapters are the LoRA adapters that run or wait on the server, MaxAdapters its slots; for the affinity scorer.
+	Adapters    []string
+	MaxAdapters int
 	// OK is false for a failed scrape: the last values stay and grow stale.
 	OK bool
 }

@@ -8,19 +8,19 @@ import (
 
 // Request is what flow control and scheduling know of a request. Control headers are resolved before (package extproc).
 type Request struct {
-	FairnessID  string        // never empty: wire.DefaultFlow where none was given
-	Priority    int           // as resolved from the objective; the band may differ (band-0 fallback)
-	Bytes       int64         // raw body bytes received
-	Tokens      int64         // estimated prompt tokens: ceil(bytes/4) of the prompt text
-	Received    time.Duration // when the headers were received (slo-deadline ordering)
-	TTFT        time.Duration // SLO target; valid if HasTTFT
-	HasTTFT     bool          // false for a missing, negative, unparsable or overflowing header
-	Model       string        // model name, for scorers
-	Subset      []string      // addresses the request is restricted to; nil and !HasSubset: all
-	HasSubset   bool          // a subset hint was present, possibly empty
-	PromptHead  []byte        // start of the prompt, for prefix scorers; not kept
-	TTL         time.Duration // per-request wait limit; 0: the configured one
-	Fingerprint uint64        // reserved for prefix scorers: hash of the prompt head
+	FairnessID string        // never empty: wire.DefaultFlow where none was given
+	Priority   int           // as resolved from the objective; the band may differ (band-0 fallback)
+	Bytes      int64         // raw body bytes received
+	Tokens     int64         // estimated prompt tokens: ceil(bytes/4) of the prompt text
+	Received   time.Duration // when the headers were received (slo-deadline ordering)
+	TTFT       time.Duration // SLO target; valid if HasTTFT
+	HasTTFT    bool          // false for a missing, negative, unparsable or overflowing header
+	MaxOutput  int64         // the client's own limit of output tokens; 0: none
+	Model      string        // model name, for scorers
+	Subset     []string      // addresses the request is restricted to; nil and !HasSubset: all
+	HasSubset  bool          // a subset hint was present, possibly empty
+	Prefix     []uint64      // hash chain over the prompt's blocks, for the prefix scorer; not kept
+	TTL        time.Duration // per-request wait limit; 0: the configured one
 }
 
 // Entry is one live request: queued until it has a Member, in flight from then on. The machine that owns the controller reads it,
@@ -96,7 +96,7 @@ func (c *Controller) take(id uint64, r *Request) *Entry {
 	subset := append(e.Request.Subset[:0], r.Subset...)
 	*e = Entry{ID: id, Request: *r}
 	e.Request.Subset = subset
-	e.Request.PromptHead = nil
+	e.Request.Prefix = nil
 	c.live[id] = e
 	return e
 }

@@ -43,6 +43,13 @@ type Event struct {
 	Endpoint   Endpoint
 	Load       Load
 	Priorities []int
+	Usage      Usage // Finish
+}
+
+// Usage is what a finished request has consumed, as far as its response said; zero if it did not.
+type Usage struct {
+	Prompt     int64
+	Completion int64
 }
 
 // The vocabulary of flow control, which is that of the whole picker.

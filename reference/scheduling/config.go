@@ -12,7 +12,25 @@ type Config struct {
 	MaxEndpoints int // length of the fallback list; 0 means 1
 	// SubsetFilter honours subset hints (on unless disabled).
 	SubsetFilter bool
-	Seed         uint64 // for ties between equal totals
+	// Labels filters endpoints by label before scoring: all of them must match; nothing left refuses the request.
+	Labels []LabelFilter
+	Prefix PrefixConfig
+	Seed   uint64 // for ties between equal totals
+}
+
+// LabelFilter keeps endpoints whose label Key has one of Values; without Values, endpoints that have the label. With Missing,
+// endpoints without the label pass as well.
+type LabelFilter struct {
+	Key     string
+	Values  []string
+	Missing bool
+}
+
+// PrefixConfig is the approximate prefix cache: which blocks each endpoint has seen lately.
+type PrefixConfig struct {
+	BlockTokens int // tokens per block, at 4 bytes each
+	MaxBlocks   int // blocks of a prompt that are matched at most
+	LRUCapacity int // blocks remembered per endpoint
 }
 
 // Scorer is one weighted scorer.
@@ -30,7 +48,8 @@ const (
 	KVUtilization                     // 1 - KV usage
 	RunningRequests                   // min-max inverse of running requests
 	ActiveRequests                    // min-max inverse of the picker's own in-flight count
-	PrefixCache                       // accepted; scores 0 until prefixes are indexed
+	PrefixCache                       // matched share of the prompt's blocks
+	LoRAAffinity                      // adapter running 1.0, free slot 0.8, waiting 0.6, else 0
 )
 
 // Validate says everything that is wrong with the configuration.

@@ -203,7 +203,7 @@ func (c *call) start() {
 	c.id = r.nextID
 	c.submitted = true
 	c.request = picker.Request{FairnessID: id.FairnessID, Priority: r.sys.cfg.Objectives[id.Objective], Bytes: int64(len(c.client.body)),
-		Tokens: b.PromptTokens, Received: c.st.now, TTFT: id.TTFT, HasTTFT: id.HasTTFT, Model: b.Model, PromptHead: b.Head}
+		Tokens: b.PromptTokens, Received: c.st.now, TTFT: id.TTFT, HasTTFT: id.HasTTFT, Model: b.Model}
 	if list, ok := c.client.headers[wire.HeaderSubset]; ok {
 		c.request.HasSubset, c.request.Subset = true, strings.Split(list, ",")
 	}

@@ -1,0 +1,368 @@
+package sut_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/sut"
+	"github.com/llm-weir/weir/loadgen/plan"
+)
+
+// due is something that will happen on the stage.
+type due struct {
+	at time.Duration
+	do func()
+}
+
+// stage is a router with a limit of one, in front of model server a, which holds what it gets; time passes only in Await. Its
+// fields say how it misbehaves.
+type stage struct {
+	now     time.Duration
+	agenda  []due
+	sent    []string
+	ended   map[string]bool
+	waiting []string
+	arrived []string
+	held    []string
+	calls   []string // what was asked of the stage beyond requests
+
+	limit     int  // requests let in at once
+	deaf      bool // releases free nothing
+	refuses   bool // everything that would wait is answered at once
+	gaugeless bool
+	scrapes   int64
+	frozen    bool // the router scrapes nothing
+	invalid   string
+	err       error
+	drained   []string // abandoned
+}
+
+func newStage() *stage { return &stage{limit: 1, ended: map[string]bool{}} }
+
+func (s *stage) later(d time.Duration, f func()) { s.agenda = append(s.agenda, due{s.now + d, f}) }
+
+func (s *stage) Now() time.Duration { return s.now }
+
+func (s *stage) Await(ctx context.Context, until time.Duration, cond func() bool) bool {
+	for {
+		if cond() {
+			return true
+		}
+		if ctx.Err() != nil {
+			return false
+		}
+		next := -1
+		for i, d := range s.agenda {
+			if d.at <= until && (next < 0 || d.at < s.agenda[next].at) {
+				next = i
+			}
+		}
+		if next < 0 {
+			s.now = max(s.now, until)
+			return cond()
+		}
+		d := s.agenda[next]
+		s.agenda = slices.Delete(s.agenda, next, next+1)
+		s.now = max(s.now, d.at)
+		d.do()
+	}
+}
+
+func (s *stage) Send(r sut.Request) {
+	s.sent = append(s.sent, r.ID)
+	s.later(time.Millisecond, func() {
+		s.waiting = append(s.waiting, r.ID)
+		s.dispatch()
+		if s.refuses && slices.Contains(s.waiting, r.ID) {
+			s.end(r.ID)
+		}
+	})
+}
+
+func (s *stage) dispatch() {
+	for len(s.waiting) > 0 && len(s.held) < s.limit {
+		id := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		s.held = append(s.held, id)
+		s.arrived = append(s.arrived, id)
+	}
+}
+
+func (s *stage) end(id string) {
+	s.ended[id] = true
+	s.waiting = slices.DeleteFunc(s.waiting, func(x string) bool { return x == id })
+	s.held = slices.DeleteFunc(s.held, func(x string) bool { return x == id })
+}
+
+func (s *stage) Cancel(id string)      { s.end(id); s.dispatch() }
+func (s *stage) Abandon(id string)     { s.drained = append(s.drained, id); s.end(id) }
+func (s *stage) Ended(id string) bool  { return s.ended[id] }
+func (s *stage) Held() []string        { return slices.Clone(s.held) }
+func (s *stage) Arrivals() []string    { return s.arrived }
+func (s *stage) note(what string)      { s.calls = append(s.calls, what) }
+func (s *stage) Shutdown()             { s.note("shutdown") }
+func (s *stage) Scrapes(string) int64  { return s.scrapes }
+func (s *stage) Sample(m string) error { s.note("sample " + m); return s.err }
+
+func (s *stage) Unended() []string {
+	var out []string
+	for _, id := range s.sent {
+		if !s.ended[id] {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+func (s *stage) Release(id string) bool {
+	if !slices.Contains(s.held, id) {
+		return false
+	}
+	if !s.deaf {
+		s.later(time.Millisecond, func() { s.end(id); s.dispatch() })
+	}
+	return true
+}
+
+func (s *stage) HeldAt(endpoint string) []string {
+	if endpoint != "a" {
+		return nil
+	}
+	return s.Held()
+}
+
+func (s *stage) SetHold(on bool) { s.note(map[bool]string{true: "hold on", false: "hold off"}[on]) }
+
+func (s *stage) SetLoad(string, sut.LoadValues) {
+	for i := range 5 {
+		if !s.frozen {
+			s.later(time.Duration(i+1)*50*time.Millisecond, func() { s.scrapes++ })
+		}
+	}
+}
+
+func (s *stage) SetFault(endpoint, mode string) error {
+	s.note("fault " + endpoint + " " + mode)
+	return s.err
+}
+func (s *stage) SetFailure(int) error             { s.note("failure"); return s.err }
+func (s *stage) AddEndpoint(name string) error    { s.note("add " + name); return s.err }
+func (s *stage) RemoveEndpoint(name string) error { s.note("remove " + name); return s.err }
+func (s *stage) QueueSize() (int, bool)           { return len(s.waiting), !s.gaugeless }
+
+func (s *stage) TryStart(_ context.Context, name, doc string) evidence.Process {
+	return evidence.Process{Case: "as the stage calls it", Started: doc == "valid", Text: name}
+}
+
+func (s *stage) Load(context.Context, plan.Plan) (string, error) { return s.invalid, s.err }
+
+var _ sut.Stage = (*stage)(nil)
+
+func req(ids ...string) []sut.Request {
+	var out []sut.Request
+	for _, id := range ids {
+		out = append(out, sut.Request{ID: id})
+	}
+	return out
+}
+
+const ms = time.Millisecond
+
+func TestBarriers(t *testing.T) {
+	errStage := errors.New("the stage fell down")
+	plug := sut.Step{Op: sut.OpPlug, Mark: "plugged", Requests: req("p1")}
+	queue := sut.Step{Op: sut.OpQueue, Mark: "queued", Requests: req("q1", "q2"), Spacing: 50 * ms}
+	for _, c := range []struct {
+		says  string
+		stage func(*stage)
+		steps []sut.Step // the last one is looked at
+		ok    bool
+		names string        // part of the detail
+		took  time.Duration // 0: not looked at
+	}{
+		{"plug: the request arrives", nil, []sut.Step{plug}, true, "", 1 * ms},
+		{"plug: above the limit it does not arrive", nil, []sut.Step{plug, {Op: sut.OpPlug, Mark: "x", Requests: req("p2"), Limit: 200 * ms}}, false, "p2 has not arrived", 200 * ms},
+		{"plug: the standard limit is a second", nil, []sut.Step{plug, {Op: sut.OpPlug, Mark: "x", Requests: req("p2")}}, false, "within 1s", sut.ArrivalLimit},
+		{"queue: the gauge shows both", nil, []sut.Step{plug, queue}, true, "", 0},
+		{"queue: without a gauge the waiting itself shows it", func(s *stage) { s.gaugeless = true }, []sut.Step{plug, queue}, true, "", 0},
+		{"queue: with nothing in the way it goes straight through", nil, []sut.Step{queue}, false, "q1 did not stay in the queue", 0},
+		{"queue: a refusal is no place in the queue", func(s *stage) { s.refuses = true }, []sut.Step{plug, queue}, false, "did not stay in the queue", 0},
+		{"send: no barrier, spaced", nil, []sut.Step{{Op: sut.OpSend, Mark: "x", Requests: req("a", "b", "c"), Spacing: 50 * ms}}, true, "", 150 * ms},
+		{"step: a release lets the next one in", nil, []sut.Step{plug, queue, {Op: sut.OpStep, Mark: "x", Count: 2}}, true, "", 1 * ms},
+		{"step: nothing is held", nil, []sut.Step{{Op: sut.OpStep, Mark: "x", Count: 1}}, false, "nothing is held", 0},
+		{"step: nobody follows", nil, []sut.Step{plug, {Op: sut.OpStep, Mark: "x", Count: 1}}, false, "no arrival within 1s", sut.ArrivalLimit},
+		{"step: the watch after an arrival is kept", nil, []sut.Step{plug, queue, {Op: sut.OpStep, Mark: "x", Count: 1, Quiet: 500 * ms}}, true, "", 501 * ms},
+		{"release by id", nil, []sut.Step{plug, {Op: sut.OpRelease, Mark: "x", IDs: []string{"p1"}}}, true, "", 0},
+		{"release of one that is not held", nil, []sut.Step{plug, queue, {Op: sut.OpRelease, Mark: "x", IDs: []string{"p1", "q1"}}}, false, "q1 is not held", 0},
+		{"release at an endpoint that holds nothing", nil, []sut.Step{plug, {Op: sut.OpRelease, Mark: "x", Endpoint: "b"}}, false, "nothing is held at b", 0},
+		{"release at an endpoint", nil, []sut.Step{plug, {Op: sut.OpRelease, Mark: "x", Endpoint: "a"}}, true, "", 0},
+		{"drain: all end, one behind the other", nil, []sut.Step{plug, queue, {Op: sut.OpDrain, Mark: "x"}}, true, "", 3 * ms},
+		{"drain: somebody does not end", func(s *stage) { s.deaf = true }, []sut.Step{plug, queue, {Op: sut.OpDrain, Mark: "x", Limit: 300 * ms}}, false, "3 requests have not ended", 300 * ms},
+		{"cancel", nil, []sut.Step{plug, queue, {Op: sut.OpCancel, Mark: "x", IDs: []string{"q1"}}}, true, "", 0},
+		{"quiet: exactly so long", nil, []sut.Step{{Op: sut.OpQuiet, Mark: "x", Quiet: 300 * ms}}, true, "", 300 * ms},
+		{"arrivals: reached", nil, []sut.Step{plug, {Op: sut.OpArrivals, Mark: "x", IDs: []string{"p1"}}}, true, "", 0},
+		{"arrivals: not reached", nil, []sut.Step{plug, queue, {Op: sut.OpArrivals, Mark: "x", IDs: []string{"p1", "q1"}, Limit: 400 * ms}}, false, "q1", 400 * ms},
+		{"endings: reached", nil, []sut.Step{plug, {Op: sut.OpRelease, IDs: []string{"p1"}}, {Op: sut.OpEndings, Mark: "x", IDs: []string{"p1"}}}, true, "", 1 * ms},
+		{"endings: not reached", nil, []sut.Step{plug, {Op: sut.OpEndings, Mark: "x", IDs: []string{"p1"}, Limit: 400 * ms}}, false, "p1 did not end", 400 * ms},
+		{"script: scraped three times", nil, []sut.Step{{Op: sut.OpScript, Mark: "x", Endpoint: "a", Values: &sut.LoadValues{Waiting: 1}}}, true, "", 150 * ms},
+		{"script: not scraped", func(s *stage) { s.frozen = true }, []sut.Step{{Op: sut.OpScript, Mark: "x", Endpoint: "a", Values: &sut.LoadValues{}}}, false, "a was scraped 0 times", sut.ScrapeLimit},
+		{"probe: closed, taken back", nil, []sut.Step{plug, {Op: sut.OpProbe, Mark: "x", Requests: req("probe1")}}, true, "closed", sut.ProbeQuiet},
+		{"probe: answered at once", func(s *stage) { s.refuses, s.limit = true, 0 }, []sut.Step{{Op: sut.OpProbe, Mark: "x", Requests: req("probe1")}}, true, "", 1 * ms},
+		{"endpoint-add", nil, []sut.Step{{Op: sut.OpAdd, Mark: "x", Endpoint: "b"}}, true, "", 0},
+		{"endpoint-remove", nil, []sut.Step{{Op: sut.OpRemove, Mark: "x", Endpoint: "b"}}, true, "", 0},
+		{"shutdown", nil, []sut.Step{{Op: sut.OpShutdown, Mark: "x"}}, true, "", 0},
+		{"sample: a page", nil, []sut.Step{{Op: sut.OpSample, Mark: "x"}}, true, "", 0},
+		{"sample: no page is evidence, not a failure of the harness", func(s *stage) { s.err = errStage }, []sut.Step{{Op: sut.OpSample, Mark: "x"}}, false, "fell down", 0},
+		{"load: as planned", nil, []sut.Step{{Op: sut.OpLoad, Mark: "x", Plan: &plan.Plan{}}}, true, "", 0},
+		{"load: not as planned", func(s *stage) { s.invalid = "late by 9 s" }, []sut.Step{{Op: sut.OpLoad, Mark: "x", Plan: &plan.Plan{}}}, false, "late by 9 s", 0},
+		{"hold", nil, []sut.Step{{Op: sut.OpHold, Mark: "x", Count: 1}}, true, "", 0},
+		{"metrics-fault", nil, []sut.Step{{Op: sut.OpFault, Mark: "x", Endpoint: "a", Mode: "hang"}}, true, "", 0},
+		{"fail", nil, []sut.Step{{Op: sut.OpFail, Mark: "x", Count: 500}}, true, "", 0},
+		{"try-start", nil, []sut.Step{{Op: sut.OpTryStart, Mark: "x", Raw: "valid"}}, true, "", 0},
+	} {
+		t.Run(c.says, func(t *testing.T) {
+			st := newStage()
+			if c.stage != nil {
+				c.stage(st)
+			}
+			rec := evidence.NewRecorder("s")
+			if err := sut.PlayOn(context.Background(), st, sut.Script{Steps: c.steps}, rec); err != nil {
+				t.Fatal(err)
+			}
+			steps := rec.Run().Steps
+			last := steps[len(steps)-1]
+			if want := c.steps[len(c.steps)-1]; last.Op != string(want.Op) || last.Mark != want.Mark {
+				t.Fatalf("the last record is of %s %s", last.Op, last.Mark)
+			}
+			if last.OK != c.ok || !strings.Contains(last.Detail, c.names) || c.ok && c.names == "" && last.Detail != "" {
+				t.Errorf("ok %v, detail %q", last.OK, last.Detail)
+			}
+			if got := time.Duration(last.End - last.Start); c.took > 0 && got != c.took {
+				t.Errorf("it took %v, want %v", got, c.took)
+			}
+			if left := st.Unended(); len(left) > 0 {
+				t.Errorf("%v have no ending after the script", left)
+			}
+			for i, s := range steps {
+				if s.End < s.Start || i > 0 && s.Start < steps[i-1].End {
+					t.Errorf("step %d runs from %d to %d behind one that ends at %d", i, s.Start, s.End, steps[max(i-1, 0)].End)
+				}
+			}
+		})
+	}
+}
+
+func TestStepsAreRecordedOneByOne(t *testing.T) {
+	st := newStage()
+	rec := evidence.NewRecorder("s")
+	err := sut.PlayOn(context.Background(), st, sut.Script{Steps: []sut.Step{
+		{Op: sut.OpPlug, Requests: req("p1")}, {Op: sut.OpQueue, Requests: req("q1")}, {Op: sut.OpStep, Mark: "step", Count: 3}}}, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := rec.Run()
+	steps := r.StepsByMark("step")
+	if len(steps) != 2 || !slices.Equal(steps[0].IDs, []string{"p1", "q1"}) || steps[1].OK {
+		t.Errorf("two of three releases were possible, and the first failure ends the step: %+v", steps)
+	}
+	if !slices.Equal(st.arrived, []string{"p1", "q1"}) {
+		t.Errorf("arrivals %v", st.arrived)
+	}
+}
+
+func TestHarnessHandles(t *testing.T) {
+	st := newStage()
+	rec := evidence.NewRecorder("s")
+	err := sut.PlayOn(context.Background(), st, sut.Script{Steps: []sut.Step{
+		{Op: sut.OpAdd, Endpoint: "b"}, {Op: sut.OpRemove, Endpoint: "b"}, {Op: sut.OpHold, Count: 1}, {Op: sut.OpHold}, {Op: sut.OpSample, Mark: "m"},
+		{Op: sut.OpFault, Endpoint: "a", Mode: "hang"}, {Op: sut.OpFail, Count: 500}, {Op: sut.OpShutdown},
+		{Op: sut.OpTryStart, Mark: "good", Raw: "valid"}, {Op: sut.OpTryStart, Mark: "bad", Raw: "broken"}}}, rec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"add b", "remove b", "hold on", "hold off", "sample m", "fault a hang", "failure", "shutdown"}
+	if !slices.Equal(st.calls, want) {
+		t.Errorf("asked of the stage: %v, want %v", st.calls, want)
+	}
+	ps := rec.Run().Processes
+	if len(ps) != 2 || ps[0].Case != "good" || !ps[0].Started || ps[1].Case != "bad" || ps[1].Started {
+		t.Errorf("start attempts: %+v", ps)
+	}
+}
+
+func TestErrorsOfTheHarnessEndTheScript(t *testing.T) {
+	down := errors.New("the stage fell down")
+	for _, c := range []struct {
+		says string
+		step sut.Step
+		want string
+	}{
+		{"an operation that nobody knows", sut.Step{Op: "juggle", Mark: "x"}, `unknown operation "juggle"`},
+		{"an endpoint cannot be added", sut.Step{Op: sut.OpAdd, Mark: "x"}, "fell down"},
+		{"an endpoint cannot be removed", sut.Step{Op: sut.OpRemove, Mark: "x"}, "fell down"},
+		{"a fault cannot be set", sut.Step{Op: sut.OpFault, Mark: "x"}, "fell down"},
+		{"a failure cannot be set", sut.Step{Op: sut.OpFail, Mark: "x"}, "fell down"},
+		{"the load cannot be played", sut.Step{Op: sut.OpLoad, Mark: "x", Plan: &plan.Plan{}}, "fell down"},
+	} {
+		st := newStage()
+		st.err = down
+		rec := evidence.NewRecorder("s")
+		err := sut.PlayOn(context.Background(), st, sut.Script{Steps: []sut.Step{{Op: sut.OpSend, Requests: req("a", "b")}, c.step, {Op: sut.OpQuiet, Mark: "never", Quiet: ms}}}, rec)
+		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "step 1 ("+string(c.step.Op)+" x)") {
+			t.Errorf("%s: %v", c.says, err)
+		}
+		if !slices.Equal(st.drained, []string{"a", "b"}) {
+			t.Errorf("%s: abandoned %v", c.says, st.drained)
+		}
+		r := rec.Run()
+		if _, played := r.StepByMark("never"); played {
+			t.Errorf("%s: the script went on", c.says)
+		}
+	}
+}
+
+func TestRequestsThatDoNotEndAreAbandoned(t *testing.T) {
+	st := newStage()
+	st.deaf = true
+	if err := sut.PlayOn(context.Background(), st, sut.Script{Steps: []sut.Step{{Op: sut.OpSend, Requests: req("a", "b")}}}, evidence.NewRecorder("s")); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(st.drained, []string{"a", "b"}) {
+		t.Errorf("abandoned %v; cancelling them would look like a client's own wish", st.drained)
+	}
+	st = newStage()
+	if err := sut.PlayOn(context.Background(), st, sut.Script{Steps: []sut.Step{{Op: sut.OpPlug, Requests: req("a")}}}, evidence.NewRecorder("s")); err != nil {
+		t.Fatal(err)
+	}
+	if len(st.drained) > 0 || !st.ended["a"] {
+		t.Errorf("a held request that the script left open is released, not abandoned: %v", st.drained)
+	}
+}
+
+func TestTheContextEndsTheScript(t *testing.T) {
+	why := errors.New("the operator pressed a key")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	st := newStage()
+	st.deaf = true
+	st.later(70*ms, func() { cancel(why) })
+	rec := evidence.NewRecorder("s")
+	err := sut.PlayOn(ctx, st, sut.Script{Steps: []sut.Step{{Op: sut.OpPlug, Requests: req("a")}, {Op: sut.OpQuiet, Mark: "cut", Quiet: time.Hour}, {Op: sut.OpQuiet, Mark: "never", Quiet: ms}}}, rec)
+	if !errors.Is(err, why) || !strings.Contains(err.Error(), "step 2 (quiet never)") {
+		t.Errorf("%v", err)
+	}
+	if !slices.Equal(st.drained, []string{"a"}) {
+		t.Errorf("abandoned %v", st.drained)
+	}
+	r := rec.Run()
+	if s, ok := r.StepByMark("cut"); !ok || s.End > int64(time.Second) {
+		t.Errorf("the step that was cut short is recorded as it was: %+v", s)
+	}
+	if _, played := r.StepByMark("never"); played {
+		t.Error("the script went on")
+	}
+}
