@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +44,7 @@ func TestParse(t *testing.T) {
 	}
 	for _, r := range rows {
 		got, warnings, err := Parse(strings.NewReader(r.page))
-		if got != r.want || len(warnings) != r.warnings || (err != nil) != r.fails {
+		if !reflect.DeepEqual(got, r.want) || len(warnings) != r.warnings || (err != nil) != r.fails {
 			t.Errorf("%s: %+v %v %v", r.why, got, warnings, err)
 		}
 	}
