@@ -213,6 +213,9 @@ func aborted(s Spec, r *evidence.Run) finding {
 		if !ok || b.Arrival > c.End || b.End != evidence.Never && b.End < c.End-int64(leaveSlack) {
 			return notEngaged(id+" was not at a model server when its client left", id)
 		}
+		if slices.Contains(s.Streamed, id) && c.FirstToken == evidence.Never {
+			return notEngaged(id+" was no stream yet: its client had seen no token when it left", id)
+		}
 		if b.Ending != evidence.Aborted {
 			return fail(id+" "+b.Ending, fmt.Sprintf("the client left, but the model server recorded %q", b.Ending), id)
 		}
@@ -323,6 +326,9 @@ func upstreamError(s Spec, r *evidence.Run) finding {
 		}
 		if c.Outcome != evidence.Refused || c.Status != s.Status || c.Reason != "" {
 			return fail(answer(c), fmt.Sprintf("the model server answered %d, the client got %s", s.Status, answer(c)), id)
+		}
+		if b.Text != c.Text {
+			return fail(id+" changed", fmt.Sprintf("the model server answered %q, the client got %q", b.Text, c.Text), id)
 		}
 	}
 	if len(s.IDs) == 0 {

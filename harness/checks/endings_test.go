@@ -66,6 +66,39 @@ func upstream() *hist {
 
 var upstreamSpec = checks.Spec{IDs: []string{"u1"}, Status: 404}
 
+// race is a wait limit that strikes one of two while capacity is freed for the other.
+func race() *hist {
+	return history().served("a1", 0, 900, 1000).refused("a2", 0, 1010, 503, "late").served("long", 0, 1, 6000)
+}
+
+var raceSpec = checks.Spec{IDs: []string{"a1", "a2"}, Min: time.Second}
+
+var staySpec = checks.Spec{IDs: []string{"long"}, Min: 5 * time.Second}
+
+var raceTrials = []trial{
+	{"either", "passing", "one is served and one refused", raceSpec, race(), pass},
+	{"either", "failing", "one is refused and served", raceSpec, race().backend("a2", "a", 1005, 1009, evidence.Aborted), fail},
+	{"either", "failing", "one is refused too soon", raceSpec, race().c("a2", func(c *evidence.Client) { c.End = at(990) }), fail},
+	{"either", "failing", "one is neither", raceSpec, race().c("a2", func(c *evidence.Client) { c.Outcome = evidence.TransportError }), fail},
+	{"either", "failing", "one completes that no model server knows", raceSpec, race().unseen("a1"), fail},
+	{"either", "degenerate", "all are served", checks.Spec{IDs: []string{"a1"}, Min: time.Second}, race(), inconclusive},
+	{"either", "degenerate", "all are refused", checks.Spec{IDs: []string{"a2"}, Min: time.Second}, race(), inconclusive},
+	{"either", "degenerate", "one was not sent", raceSpec, race().c("a1", sentNever), inconclusive},
+	{"either", "degenerate", "a refusal at no instant", raceSpec, race().c("a2", endsNever), fail},
+	{"either", "degenerate", "a record without an arrival", raceSpec, race().b("a1", arrivesNever), fail},
+	{"either", "degenerate", "no wait is named", checks.Spec{IDs: raceSpec.IDs}, race(), inconclusive},
+
+	{"stays", "passing", "it stays where it was dispatched", staySpec, race(), pass},
+	{"stays", "failing", "it moves", staySpec, race().backend("long", "b", 3000, 6000, evidence.Finished), fail},
+	{"stays", "failing", "it is aborted", staySpec, race().b("long", func(b *evidence.Backend) { b.Ending = evidence.Aborted }), fail},
+	{"stays", "degenerate", "it was not dispatched", staySpec, race().unseen("long"), inconclusive},
+	{"stays", "degenerate", "it ran too short to be moved", staySpec, race().b("long", func(b *evidence.Backend) { b.End = at(3000) }), inconclusive},
+	{"stays", "degenerate", "it finished at no instant", staySpec, race().b("long", func(b *evidence.Backend) { b.End = evidence.Never }), inconclusive},
+	{"stays", "degenerate", "a record without an arrival", staySpec, race().b("long", arrivesNever), inconclusive},
+	{"stays", "degenerate", "a stranger that no client sent", staySpec, race().unsent("long"), inconclusive},
+	{"stays", "degenerate", "no time is named", checks.Spec{IDs: staySpec.IDs}, race(), inconclusive},
+}
+
 var endingTrials = []trial{
 	{"refused", "passing", "over the limit, at once", overSpec, full(), pass},
 	{"refused", "passing", "by the wait limit, not before it is over", ttlSpec, expired(), pass},
@@ -117,6 +150,9 @@ var endingTrials = []trial{
 	{"aborted", "degenerate", "its client did not leave", goneSpec, gone().c("x", func(c *evidence.Client) { c.Outcome = evidence.Completed }), inconclusive},
 	{"aborted", "degenerate", "no ids", checks.Spec{Within: time.Second}, gone(), inconclusive},
 
+	{"aborted", "passing", "a stream that had begun", checks.Spec{IDs: []string{"x"}, Streamed: []string{"x"}, Within: time.Second}, gone().c("x", func(c *evidence.Client) { c.FirstToken = at(10) }), pass},
+	{"aborted", "degenerate", "a stream that had not begun", checks.Spec{IDs: []string{"x"}, Streamed: []string{"x"}, Within: time.Second}, gone(), inconclusive},
+
 	{"undisturbed", "passing", "they run on while demand waits", calmSpec, calm(), pass},
 	{"undisturbed", "failing", "one is stopped while demand waits", calmSpec, calm().b("r2", func(b *evidence.Backend) { b.End, b.Ending = at(2000), evidence.Aborted }), fail},
 	{"undisturbed", "failing", "one is aborted afterwards", calmSpec, calm().b("r2", func(b *evidence.Backend) { b.Ending = evidence.Aborted }), fail},
@@ -151,6 +187,7 @@ var endingTrials = []trial{
 	{"evicted", "degenerate", "the profile states no status", displacing(func(s *checks.Spec) { s.Status, s.Reason = 0, "" }), displaced().unsent("r2"), unstated},
 
 	{"upstream-error", "passing", "the model server's 404 is passed on", upstreamSpec, upstream(), pass},
+	{"upstream-error", "failing", "another text", upstreamSpec, upstream().c("u1", func(c *evidence.Client) { c.Text = "sorry" }), fail},
 	{"upstream-error", "failing", "another status", upstreamSpec, upstream().c("u1", func(c *evidence.Client) { c.Status = 502 }), fail},
 	{"upstream-error", "failing", "the router adds a reason of its own", upstreamSpec, upstream().c("u1", func(c *evidence.Client) { c.Reason = "rejected-saturated" }), fail},
 	{"upstream-error", "failing", "the client saw a success", upstreamSpec, upstream().c("u1", func(c *evidence.Client) { c.Outcome, c.Status = evidence.Completed, 200 }), fail},

@@ -25,6 +25,7 @@ type Spec struct {
 	Groups   [][]string        `json:"groups,omitempty"`   // sets of ids that must arrive one set after the other
 	IDs      []string          `json:"ids,omitempty"`      // the requests judged
 	Waiting  []string          `json:"waiting,omitempty"`  // requests that must be pending and unseen at the decisive instant
+	Streamed []string          `json:"streamed,omitempty"` // streams of which the client must have seen a token before it left
 	Then     []string          `json:"then,omitempty"`     // requests that must be served afterwards
 	Mark     string            `json:"mark,omitempty"`     // step whose end (or span) is the decisive instant
 	After    string            `json:"after,omitempty"`    // step at whose start the clock of Within starts
@@ -49,11 +50,12 @@ type Spec struct {
 	// Engaged lists marks of steps whose barriers must have been reached, or nothing can be said.
 	Engaged []string `json:"engaged,omitempty"`
 	// Needed sizes a statistical check, fixed beforehand.
-	Needed   int                `json:"needed,omitempty"`
-	Kinds    int                `json:"kinds,omitempty"`
-	Shares   map[string]float64 `json:"shares,omitempty"` // tenant -> entitled share
-	Margin   float64            `json:"margin,omitempty"`
-	Statuses []int              `json:"statuses,omitempty"` // declared refusal statuses
+	Needed    int                `json:"needed,omitempty"`
+	Kinds     int                `json:"kinds,omitempty"`
+	Shares    map[string]float64 `json:"shares,omitempty"` // tenant -> entitled share
+	Margin    float64            `json:"margin,omitempty"`
+	Malformed []string           `json:"malformed,omitempty"` // scenarios that send malformed requests
+	Statuses  []int              `json:"statuses,omitempty"`  // declared refusal statuses
 }
 
 // Series is one expected series: a subset of its labels, and its value.
@@ -116,7 +118,7 @@ func Judge(s Spec, r evidence.Run) verdict.Verdict {
 // Names lists the checks of one scenario.
 func Names() []string {
 	return []string{"order", "waiting", "in-flight", "arrives", "refused", "reasons", "completed", "aborted", "undisturbed", "evicted",
-		"never-served", "one-per-release", "gate", "startup", "series", "body", "served-by", "share", "upstream-error"}
+		"never-served", "one-per-release", "gate", "startup", "series", "body", "served-by", "share", "upstream-error", "either", "stays"}
 }
 
 func judge(s Spec, r *evidence.Run) finding {
@@ -168,6 +170,10 @@ func judge(s Spec, r *evidence.Run) finding {
 		return servedBy(s, r)
 	case "share":
 		return share(s, r)
+	case "either":
+		return either(s, r)
+	case "stays":
+		return stays(s, r)
 	case "upstream-error":
 		return upstreamError(s, r)
 	}

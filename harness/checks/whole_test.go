@@ -11,6 +11,11 @@ func traffic() *hist {
 		left("x1", 0, 100).refused("u1", 0, 10, 404, "").backend("u1", "a", 1, 9, evidence.Failed)
 }
 
+// cutShort adds a request that runs when the router is shut down, and is cut.
+func cutShort() *hist {
+	return traffic().client("z1", 900, 2001, evidence.TransportError, 0, "").backend("z1", "a", 901, 2000, evidence.Aborted).step("shutdown", 2000, 2000)
+}
+
 var (
 	conserve = checks.Spec{Needed: 6, Kinds: 3}
 	internal = checks.Spec{Needed: 3, Statuses: []int{429, 503}}
@@ -42,6 +47,13 @@ var wholeTrials = []trial{
 	{"no-internal-errors", "failing", "a stream broke off, and the model server saw its peer go", internal, traffic().client("z1", 0, 5, evidence.KilledMidStream, 200, "").backend("z1", "a", 1, 4, evidence.Aborted), fail},
 	{"no-internal-errors", "failing", "a stream broke off that no model server knows", internal, traffic().client("z1", 0, 5, evidence.KilledMidStream, 200, ""), fail},
 	{"no-internal-errors", "passing", "a stream that the model server itself failed", internal, traffic().client("z1", 0, 5, evidence.KilledMidStream, 200, "").backend("z1", "a", 1, 4, evidence.Failed), pass},
+	{"no-internal-errors", "failing", "a refusal without a reason, where reasons are documented", checks.Spec{Needed: 3, Statuses: []int{429, 503}, Reasons: []string{"full", "late"}}, traffic().refused("z1", 0, 5, 429, ""), fail},
+	{"no-internal-errors", "failing", "a 400 to a request that was well formed", internal, traffic().refused("z1", 0, 5, 400, ""), fail},
+	{"no-internal-errors", "passing", "a 400 where malformed requests are sent", checks.Spec{Needed: 3, Statuses: []int{429, 503}, Malformed: []string{"hand-built"}}, traffic().refused("z1", 0, 5, 400, ""), pass},
+	{"no-internal-errors", "passing", "cut by a shutdown without a drain window", checks.Spec{Needed: 3, Statuses: []int{429, 503}, Mode: "no-drain"}, cutShort(), pass},
+	{"no-internal-errors", "failing", "cut by a shutdown that should have drained", internal, cutShort(), fail},
+	{"no-internal-errors", "failing", "cut although its model server had finished before the shutdown", checks.Spec{Needed: 3, Statuses: []int{429, 503}, Mode: "no-drain"},
+		cutShort().b("z1", func(b *evidence.Backend) { b.End = at(1000) }), fail},
 	{"no-internal-errors", "degenerate", "nothing waited or was refused", internal, history().served("ok1", 0, 1, 10), inconclusive},
 	{"no-internal-errors", "degenerate", "who has no arrival did not wait", checks.Spec{Needed: 1}, history().served("ok1", 0, 900, 910).b("ok1", arrivesNever), inconclusive},
 

@@ -71,12 +71,29 @@ func (s *selection) options(p profile.Profile, seed uint64) run.Options {
 			o.Scenarios = append(o.Scenarios, c)
 		}
 	}
+	s.keepProbe(&o, p, seed)
 	for _, c := range catalog.RunChecks(p) {
 		if s.judged(c.Requirement) && s.named(c.Requirement, checks.Whole) {
 			o.RunChecks = append(o.RunChecks, c)
 		}
 	}
 	return o
+}
+
+// keepProbe adds the activation probe where something gated is selected without it: nothing behind a gate that was not shown to close
+// may pass (INV-01).
+func (s *selection) keepProbe(o *run.Options, p profile.Profile, seed uint64) {
+	gated := slices.ContainsFunc(o.Scenarios, func(c scenario.Compiled) bool { return c.Config.Hold })
+	probed := slices.ContainsFunc(o.Scenarios, func(c scenario.Compiled) bool { return slices.Contains(c.Requirements(), run.Probe) })
+	if !gated || probed {
+		return
+	}
+	for _, c := range catalog.Compile(p, seed) {
+		if slices.Contains(c.Requirements(), run.Probe) {
+			c.Checks = slices.DeleteFunc(c.Checks, func(ch checks.Spec) bool { return ch.Requirement != run.Probe })
+			o.Scenarios = append([]scenario.Compiled{c}, o.Scenarios...)
+		}
+	}
 }
 
 // rows are the catalogue's rows as reports want them.

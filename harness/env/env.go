@@ -66,11 +66,14 @@ func Body(r sut.Request) []byte {
 	if r.Body != "" {
 		return []byte(r.Body)
 	}
+	if r.NoBody {
+		return nil
+	}
 	tokens := r.MaxTokens
 	if tokens == 0 {
 		tokens = 4
 	}
-	return openai.BuildBody(Path(r), Model, 4, tokens, r.Stream, r.Size)
+	return openai.BuildBody(Path(r), Model, max(4, r.Prompt), tokens, r.Stream, r.Size)
 }
 
 // Headers are the request headers of r beyond the sender's own. addresses maps endpoint names to ip:port.

@@ -73,6 +73,7 @@ type Backend struct {
 	Bytes          int64    `json:"bytes"`          // body received
 	BodySHA256     string   `json:"bodySha256"`     // of the body as received, hex
 	JSONSHA256     string   `json:"jsonSha256"`     // of the body re-encoded with sorted keys, hex; "" if it is no JSON
+	Text           string   `json:"text,omitempty"` // start of an error answer, at most 300 bytes
 	ControlHeaders []string `json:"controlHeaders"` // control headers that reached the server (FC-PROTO-08)
 }
 

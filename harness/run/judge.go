@@ -1,6 +1,7 @@
 package run
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/llm-weir/weir/harness/checks"
@@ -33,7 +34,26 @@ func Judge(b *evidence.Bundle) []verdict.Verdict {
 		out = append(out, verdict.Verdict{Requirement: x.Requirement, Scenario: checks.Whole, Check: "profile", Kind: verdict.NotApplicable,
 			Figure: "not judged", Why: x.Why})
 	}
-	return dependent(b.Manifest, out)
+	return known(b.Manifest, dependent(b.Manifest, out))
+}
+
+// known takes a requirement out of the count that failed as the profile knows of its own build. All its verdicts go with it: a part of
+// a faulty requirement that passed must not make a pass of the whole. They stay in the report, with what was seen.
+func known(m evidence.Manifest, vs []verdict.Verdict) []verdict.Verdict {
+	faulty := map[string]bool{}
+	for _, v := range vs {
+		if v.Kind == verdict.Fail && slices.Contains(m.ExpectedFail, v.Requirement) {
+			faulty[v.Requirement] = true
+		}
+	}
+	for i, v := range vs {
+		if faulty[v.Requirement] {
+			vs[i].Kind = verdict.NotApplicable
+			vs[i].Figure = "known fault: " + v.Figure
+			vs[i].Why = fmt.Sprintf("a known fault of this contract's build (this part: %s): %s", v.Kind, v.Why)
+		}
+	}
+	return vs
 }
 
 func judgeScenario(s evidence.ScenarioEntry, r evidence.Run) []verdict.Verdict {

@@ -141,8 +141,7 @@ func (s *Session) playOne(ctx context.Context, i int) {
 	p := Progress{Name: c.Name, Title: c.Title, Index: i, Total: len(s.opts.Scenarios)}
 	s.tell(p)
 	rec := evidence.NewRecorder(c.Name)
-	sys := s.opts.New()
-	na, err := s.play(ctx, sys, c, rec)
+	na, err := s.play(ctx, c, rec)
 	r := rec.Run()
 	played := runDuration(r)
 	s.mu.Lock()
@@ -179,12 +178,17 @@ func runDuration(r evidence.Run) time.Duration {
 	return time.Duration(last)
 }
 
-func (s *Session) play(ctx context.Context, sys sut.System, c scenario.Compiled, rec *evidence.Recorder) (notApplicable string, err error) {
+func (s *Session) play(ctx context.Context, c scenario.Compiled, rec *evidence.Recorder) (notApplicable string, err error) {
+	var sys sut.System
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("harness panicked: %v", r)
+			if sys != nil {
+				err = errors.Join(err, sys.Close(context.WithoutCancel(ctx)))
+			}
 		}
 	}()
+	sys = s.opts.New()
 	if why := s.missing(sys, c); why != "" {
 		return why, sys.Close(ctx)
 	}
@@ -298,6 +302,7 @@ func (s *Session) manifest() evidence.Manifest {
 	for _, c := range s.opts.RunChecks {
 		m.RunChecks = append(m.RunChecks, c.Entry())
 	}
+	m.ExpectedFail = s.opts.Profile.ExpectedFail
 	seen := map[string]bool{}
 	for _, c := range s.opts.Scenarios {
 		for _, x := range c.Excluded {

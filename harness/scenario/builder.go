@@ -147,6 +147,12 @@ func Header(name, value string) Option {
 // Size pads the body to a number of bytes.
 func Size(n int) Option { return func(r *sut.Request) { r.Size = n } }
 
+// Prompt gives the default body a prompt of n tokens.
+func Prompt(n int) Option { return func(r *sut.Request) { r.Prompt = n } }
+
+// Empty sends no body at all.
+func Empty(r *sut.Request) { r.NoBody = true }
+
 // Body sets the body.
 func Body(s string) Option { return func(r *sut.Request) { r.Body = s } }
 

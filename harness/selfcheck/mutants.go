@@ -161,10 +161,47 @@ var gateMutants = []Mutant{
 			c.Picker.Flow.Detector.Filter = false
 			c.Picker.Scheduling.Scorers = nil
 		}, Wiring: endpointAtArrival}},
+	{Name: "filter-off", Fault: "the detector is not added to the profile as a filter", Class: "CEIL", Meant: []string{"FC-HEAD-02", "FC-HEAD-04"},
+		Tamper: env.Tamper{Config: func(c *epconfig.Config) { c.Picker.Flow.Detector.Filter = false }}},
+	{Name: "fewest-tokens-first", Fault: "the shortest prompt of a band goes first", Class: "ORD", Meant: []string{"FC-FAIR-05"},
+		Tamper: env.Tamper{Wiring: swap(func(a, b waiting) bool { return sameBand(a, b) && b.request.Tokens < a.request.Tokens })}},
+	{Name: "tokens-count", Fault: "two long prompts fill the pool, short ones do not", Class: "SAT", Meant: []string{"FC-SAT-13"},
+		Tamper: env.Tamper{Wiring: tokensCount}},
+	{Name: "slo-lifts-band", Except: inline, Fault: "a deadline lifts a request above its band", Class: "ORD", Meant: []string{"FC-PRI-14"},
+		Tamper: env.Tamper{Wiring: swap(func(a, b waiting) bool {
+			return b.request.HasTTFT && (!a.request.HasTTFT || b.request.TTFT < a.request.TTFT)
+		})}},
+	{Name: "default-staleness-long", Fault: "the default staleness limit is 10 s", Class: "CFG", Meant: []string{"FC-CFG-04"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) {
+			if c.Detector.Staleness == 200*time.Millisecond {
+				c.Detector.Staleness = 10 * time.Second
+			}
+		})}},
 	{Name: "stages-averaged", Fault: "prefill and decode endpoints are one fleet", Class: "SAT", Meant: []string{"FC-PD-01"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Stages = false })}},
 	{Name: "endpoint-at-arrival", Fault: "the endpoint is chosen when the request arrives", Class: "ORD", Meant: []string{"FC-PROTO-02"},
 		Tamper: env.Tamper{Wiring: endpointAtArrival}},
+}
+
+// tokensCount lets short requests end for the gate as soon as they are dispatched.
+func tokensCount(w *epp.Wiring) {
+	short := map[uint64]bool{}
+	wrapped := &wrapper{inner: w.Machine}
+	wrapped.in = func(_ time.Duration, ev *picker.Event) bool {
+		if ev.Kind == picker.Arrive && ev.Request.Tokens < 1000 {
+			short[ev.ID] = true
+		}
+		return true
+	}
+	wrapped.out = func(now time.Duration, outs []picker.Out) []picker.Out {
+		for _, o := range outs {
+			if o.Kind == picker.Dispatch && short[o.ID] {
+				wrapped.late = append(wrapped.late, lateEvent{now, picker.Event{Kind: picker.Finish, ID: o.ID}})
+			}
+		}
+		return outs
+	}
+	w.Machine = wrapped
 }
 
 func samples(change func(picker.EndpointID, *picker.Load)) func(*epp.Wiring) {

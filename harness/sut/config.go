@@ -65,8 +65,11 @@ type Configuration struct {
 	MaxBytes    int64 `json:"maxBytes,omitempty"`
 	// TTL is defaultRequestTTL; 0: unset. NoEndpointTTL is noEndpointRequestTTL; 0: unset.
 	TTL           time.Duration `json:"ttlNs,omitempty"`
+	NoTTL         bool          `json:"noTtl,omitempty"` // an explicit wait limit of 0: none
 	NoEndpointTTL time.Duration `json:"noEndpointTtlNs,omitempty"`
 	Eviction      bool          `json:"eviction,omitempty"`
+	// Scorer is the one scorer of the scheduling profile; "": active-request-scorer.
+	Scorer string `json:"scorer,omitempty"`
 	// Hold makes every model server hold each response until it is released.
 	Hold bool `json:"hold,omitempty"`
 	// Preset names the engine model of the model servers where they do not hold ("" : answer at once).

@@ -23,6 +23,7 @@ type Stage interface {
 	Ended(id string) bool
 	Unended() []string // ids sent and without an ending, in the order they were sent
 
+	// Release lets a held request go on; false if it is not held.
 	Release(id string) bool
 	Held() []string // ids held at the model servers, oldest first
 	HeldAt(endpoint string) []string
@@ -71,6 +72,9 @@ func PlayOn(ctx context.Context, st Stage, s Script, out evidence.Sink) error {
 		}
 	}
 	p.finish(ctx)
+	if ctx.Err() != nil {
+		return fmt.Errorf("script of %s: %w", s.Scenario, context.Cause(ctx))
+	}
 	return nil
 }
 
@@ -229,14 +233,26 @@ func (p player) release(s Step, rec *evidence.Step) {
 
 func (p player) drain(ctx context.Context, s Step, rec *evidence.Step) {
 	until := p.st.Now() + orDefault(s.Limit, EndLimit)
+	released := map[string]bool{} // a stage may be slow to take an id off Held; it is let go once
+	fresh := func() bool {
+		for _, id := range p.st.Held() {
+			if !released[id] {
+				return true
+			}
+		}
+		return false
+	}
 	for {
 		for _, id := range p.st.Held() {
-			p.st.Release(id)
+			if !released[id] {
+				released[id] = true
+				p.st.Release(id)
+			}
 		}
 		if len(p.st.Unended()) == 0 {
 			return
 		}
-		if !p.st.Await(ctx, until, func() bool { return len(p.st.Held()) > 0 || len(p.st.Unended()) == 0 }) {
+		if !p.st.Await(ctx, until, func() bool { return fresh() || len(p.st.Unended()) == 0 }) {
 			rec.OK, rec.Detail = false, fmt.Sprintf("%d requests have not ended", len(p.st.Unended()))
 			return
 		}

@@ -28,7 +28,8 @@ type stage struct {
 	ended   map[string]bool
 	waiting []string
 	arrived []string
-	held    []string
+	held    []string // not yet released
+	inside  []string // at the model server
 	calls   []string // what was asked of the stage beyond requests
 
 	limit     int  // requests let in at once
@@ -85,10 +86,11 @@ func (s *stage) Send(r sut.Request) {
 }
 
 func (s *stage) dispatch() {
-	for len(s.waiting) > 0 && len(s.held) < s.limit {
+	for len(s.waiting) > 0 && len(s.inside) < s.limit {
 		id := s.waiting[0]
 		s.waiting = s.waiting[1:]
 		s.held = append(s.held, id)
+		s.inside = append(s.inside, id)
 		s.arrived = append(s.arrived, id)
 	}
 }
@@ -97,6 +99,7 @@ func (s *stage) end(id string) {
 	s.ended[id] = true
 	s.waiting = slices.DeleteFunc(s.waiting, func(x string) bool { return x == id })
 	s.held = slices.DeleteFunc(s.held, func(x string) bool { return x == id })
+	s.inside = slices.DeleteFunc(s.inside, func(x string) bool { return x == id })
 }
 
 func (s *stage) Cancel(id string)      { s.end(id); s.dispatch() }
@@ -123,6 +126,7 @@ func (s *stage) Release(id string) bool {
 	if !slices.Contains(s.held, id) {
 		return false
 	}
+	s.held = slices.DeleteFunc(s.held, func(x string) bool { return x == id })
 	if !s.deaf {
 		s.later(time.Millisecond, func() { s.end(id); s.dispatch() })
 	}
@@ -186,7 +190,7 @@ func TestBarriers(t *testing.T) {
 		took  time.Duration // 0: not looked at
 	}{
 		{"plug: the request arrives", nil, []sut.Step{plug}, true, "", 1 * ms},
-		{"plug: above the limit it does not arrive", nil, []sut.Step{plug, {Op: sut.OpPlug, Mark: "x", Requests: req("p2"), Limit: 200 * ms}}, false, "p2 has not arrived", 200 * ms},
+		{"plug: above the limit it does not arrive", nil, []sut.Step{plug, {Op: sut.OpPlug, Mark: "x", Requests: req("p2"), Limit: 200 * ms}}, false, "p2 did not arrive", 200 * ms},
 		{"plug: the standard limit is a second", nil, []sut.Step{plug, {Op: sut.OpPlug, Mark: "x", Requests: req("p2")}}, false, "within 1s", sut.ArrivalLimit},
 		{"queue: the gauge shows both", nil, []sut.Step{plug, queue}, true, "", 0},
 		{"queue: without a gauge the waiting itself shows it", func(s *stage) { s.gaugeless = true }, []sut.Step{plug, queue}, true, "", 0},

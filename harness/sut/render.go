@@ -32,7 +32,7 @@ func Render(c Configuration, d profile.Config) (string, error) {
 	if name := detectorPlugin(c.Detector); name != "" && d.Detector == "plugin" && !d.DetectorInProfile {
 		w("  - pluginRef: %s", name)
 	}
-	w("  - pluginRef: active-request-scorer")
+	w("  - pluginRef: %s", scorer(c))
 	w("  - pluginRef: max-score-picker")
 	renderFlowControl(w, c, d)
 	return b.String(), nil
@@ -69,14 +69,16 @@ func renderPlugins(w func(string, ...any), c Configuration, d profile.Config) {
 		w("- type: priority-holdback-policy")
 		w("  parameters: {shape: linear, domain: rank, minCeiling: %v, maxCeiling: %v}", c.Ceiling.Min, c.Ceiling.Max)
 	}
-	w("- type: active-request-scorer")
+	w("- type: %s", scorer(c))
 	w("- type: max-score-picker")
 }
 
 func renderDetector(w func(string, ...any), indent string, d Detector) {
 	if d.Kind == "concurrency" {
 		w("%sconcurrencyMode: requests", indent)
-		w("%smaxConcurrency: %d", indent, d.MaxConcurrency)
+		if d.MaxConcurrency > 0 {
+			w("%smaxConcurrency: %d", indent, d.MaxConcurrency)
+		}
 	} else {
 		w("%squeueDepthThreshold: %d", indent, d.QueueDepth)
 		w("%skvCacheUtilThreshold: %v", indent, d.KVUtil)
@@ -96,6 +98,9 @@ func renderFlowControl(w func(string, ...any), c Configuration, d profile.Config
 	}
 	if c.TTL > 0 {
 		w("  defaultRequestTTL: %s", c.TTL)
+	}
+	if c.NoTTL {
+		w("  defaultRequestTTL: 0s")
 	}
 	if c.NoEndpointTTL > 0 {
 		w("  noEndpointRequestTTL: %s", c.NoEndpointTTL)
@@ -134,6 +139,13 @@ func renderFlowControl(w func(string, ...any), c Configuration, d profile.Config
 			w("    orderingPolicyRef: %s", ref)
 		}
 	}
+}
+
+func scorer(c Configuration) string {
+	if c.Scorer == "" {
+		return "active-request-scorer"
+	}
+	return c.Scorer
 }
 
 func fairnessRef(name string) string {

@@ -79,5 +79,7 @@ type Request struct {
 	HoldAfter int               `json:"holdAfter,omitempty"` // tokens to send before the hold
 	PassHold  bool              `json:"passHold,omitempty"`  // the model server answers at once although it holds others
 	Subset    []string          `json:"subset,omitempty"`    // endpoint names the request is restricted to
+	Prompt    int               `json:"prompt,omitempty"`    // tokens of the default body's prompt, at 4 bytes each
+	NoBody    bool              `json:"noBody,omitempty"`    // an empty body
 	MaxTokens int               `json:"maxTokens,omitempty"`
 }

@@ -41,16 +41,20 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request, at endpoint) {
 	defer s.end(c, evidence.Aborted, nil) // if nothing below decided
 	switch {
 	case c.fail != 0:
-		s.end(c, evidence.Failed, nil)
-		errorFor(c.fail, fmt.Sprintf("simulated failure with status %d", c.fail)).write(w)
+		s.refuse(c, errorFor(c.fail, fmt.Sprintf("simulated failure with status %d", c.fail)), w)
 	case fault != nil:
-		s.end(c, evidence.Failed, nil)
-		fault.write(w)
+		s.refuse(c, fault, w)
 	case c.held:
 		s.serveHeld(w, r, q, c)
 	default:
 		s.serveEngine(w, r, q, c)
 	}
+}
+
+// refuse answers with an error and keeps the start of its text, so that a client's copy can be compared with it.
+func (s *Server) refuse(c *call, e *apiError, w http.ResponseWriter) {
+	s.end(c, evidence.Failed, func(rec *evidence.Backend) { rec.Text = e.start() })
+	e.write(w)
 }
 
 // arrive records the request and decides, in the same breath, whether it fails or is held.

@@ -64,21 +64,32 @@ func errorFor(status int, message string) *apiError {
 	return &apiError{Message: message, Type: kind, Code: status}
 }
 
+// start is the first 300 bytes of the answer, which is what a client keeps of it.
+func (e *apiError) start() string {
+	b := encodeJSON(map[string]any{"error": e})
+	return string(b[:min(len(b), 300)])
+}
+
 func (e *apiError) write(w http.ResponseWriter) {
 	writeJSON(w, e.Code, map[string]any{"error": e})
 }
 
-func writeJSON(w http.ResponseWriter, status int, v any) {
+func encodeJSON(v any) []byte {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		panic(err) // only values made here are encoded
 	}
+	return b.Bytes()
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	b := encodeJSON(v)
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Content-Length", strconv.Itoa(b.Len()))
+	w.Header().Set("Content-Length", strconv.Itoa(len(b)))
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // a peer that left is seen by its context
+	_, _ = w.Write(b) // a peer that left is seen by its context
 }
 
 // body is the part of the OpenAI schema that is read; other fields are dropped, as vLLM does.

@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/llm-weir/weir/harness/checks"
@@ -67,24 +68,17 @@ var ceilingScenarios = []scenario.Scenario{
 		b.Quiet("low-waits", 500*time.Millisecond)
 		at := map[string]int{"a": 10, "b": 7}
 		b.Check("FC-HEAD-01", "waiting", checks.Spec{IDs: low, Mark: "low-waits", Count: 17, Counts: at})
-		b.PlugN(1, scenario.At(100), scenario.To("a"))
+		// Below its threshold a still takes what no hint sends elsewhere; b is reached by hint.
+		aimless(b, "FC-HEAD-01", "a", "low-waits", 17, at)
 		b.PlugN(1, scenario.At(100), scenario.To("b"))
-		b.Check("FC-HEAD-01", "served-by", checks.Spec{Endpoint: map[string]string{"plug18": "a", "plug19": "b"}})
+		b.Check("FC-HEAD-01", "served-by", checks.Spec{Endpoint: map[string]string{"plug18": "b"}, Mark: "low-waits", Count: 17, Counts: at})
 	}),
 	headroomCase("head-at", 11, 6, func(b *scenario.Builder) {
 		low := b.Queue(b.Req("low1"))
 		b.Quiet("low-waits", 500*time.Millisecond)
 		at := map[string]int{"a": 11, "b": 6}
 		b.Check("FC-HEAD-02", "waiting", checks.Spec{IDs: low, Mark: "low-waits", Count: 17, Counts: at})
-		want := map[string]string{}
-		for i := range 20 {
-			id := fmt.Sprintf("high%d", i+1)
-			want[id] = "b"
-			b.Step(sut.Step{Op: sut.OpPlug, Mark: "aimless", Requests: []sut.Request{b.Req(id, scenario.At(100))}})
-			b.Step(sut.Step{Op: sut.OpRelease, Mark: "released", IDs: []string{id}})
-			b.Endings("ended", id)
-		}
-		b.Check("FC-HEAD-02", "served-by", checks.Spec{Endpoint: want, Mark: "low-waits", Count: 17, Counts: at})
+		aimless(b, "FC-HEAD-02", "b", "low-waits", 17, at)
 	}),
 	headroomCase("head-low-ceiling", 8, 8, func(b *scenario.Builder) {
 		low := b.Queue(b.Req("low1"))
@@ -97,17 +91,45 @@ var ceilingScenarios = []scenario.Scenario{
 	headroomCapacity("head-capacity-one", 4, 1),
 	headroomCapacity("head-capacity-two", 4, 2),
 	{
-		Name: "head-default", Title: "With headroom 0 an endpoint at its limit receives nothing while another qualifies",
+		Name: "head-default", Title: "An endpoint at its limit receives nothing while another qualifies, whatever the scorer says",
 		Needs: []sut.Feature{sut.Hold, sut.Subset},
 		Write: func(b *scenario.Builder) {
+			if !b.Profile.Config.ConcurrencyDetector {
+				return // neither row applies; without a check the scenario is not played
+			}
 			b.Cap(3, 2)
+			b.Config.Scorer = "queue-scorer"
+			setLoad(b, 1, load{waiting: 50})
+			setLoad(b, 0, load{})
 			b.PlugN(3, scenario.To("a"))
-			b.PlugN(3)
-			b.Check("FC-HEAD-04", "served-by", checks.Spec{Endpoint: map[string]string{"plug4": "b", "plug5": "b", "plug6": "b"},
-				Engaged: []string{"plugged"}})
+			b.Quiet("a-full", 100*time.Millisecond)
+			for _, id := range []string{"FC-HEAD-04", "FC-HEAD-09"} {
+				aimless(b, id, "b", "a-full", 3, map[string]int{"a": 3, "b": 0})
+			}
 			b.FullCapacity()
 		},
 	},
+}
+
+// aimless sends 20 high requests one at a time, each released before the next, and expects all of them at one endpoint while the loads
+// at step mark stand.
+func aimless(b *scenario.Builder, requirement, endpoint, mark string, inFlight int, loads map[string]int) {
+	want := map[string]string{}
+	priority := 0
+	if _, banded := b.Config.Objectives[scenario.Objective(100)]; banded {
+		priority = 100
+	}
+	for i := range 20 {
+		r := b.Req(fmt.Sprintf("%s-%d", strings.ToLower(requirement), i+1), scenario.Tenant("aimless"))
+		if priority != 0 {
+			r = b.Req(r.ID, scenario.Tenant("aimless"), scenario.At(priority))
+		}
+		want[r.ID] = endpoint
+		b.Step(sut.Step{Op: sut.OpPlug, Mark: "aimless", Requests: []sut.Request{r}})
+		b.Step(sut.Step{Op: sut.OpRelease, Mark: "released", IDs: []string{r.ID}})
+		b.Endings("ended", r.ID)
+	}
+	b.Check(requirement, "served-by", checks.Spec{Endpoint: want, Mark: mark, Count: inFlight, Counts: loads})
 }
 
 // staticForAll fills half of capacity at one priority and lets another wait at the same ceiling.
@@ -133,6 +155,10 @@ func headroomCase(name string, onA, onB int, then func(*scenario.Builder)) scena
 			b.Config.Detector.Headroom = 0.1
 			b.Bands("", "", 100, 0)
 			b.Holdback(0.8, 1.0)
+			// The scorer prefers a throughout: only the filter can send a request to b.
+			b.Config.Scorer = "queue-scorer"
+			setLoad(b, 1, load{waiting: 50})
+			setLoad(b, 0, load{})
 			b.PlugN(onA, scenario.At(100), scenario.To("a"))
 			b.PlugN(onB, scenario.At(100), scenario.To("b"))
 			then(b)

@@ -2,8 +2,11 @@ package catalog
 
 import (
 	"slices"
+	"time"
 
+	"github.com/llm-weir/weir/harness/checks"
 	"github.com/llm-weir/weir/harness/scenario"
+	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/harness/wire"
 )
 
@@ -94,10 +97,52 @@ var classificationScenarios = []scenario.Scenario{
 			b.Objective("model-b-high", 100)
 			b.Plug()
 			a, z := scenario.Named("model-a-high"), scenario.Named("model-b-high")
-			ids := b.Queue(b.Req("a1", a), b.Req("b1", z), b.Req("a2", a), b.Req("b2", z))
+			// Neither precedence nor turns between the two objectives give this order.
+			ids := b.Queue(b.Req("b1", z), b.Req("a1", a), b.Req("a2", a), b.Req("b2", z))
 			b.Complete()
 			b.Steps(4)
 			b.Order("FC-CLS-11", scenario.One(ids...)...)
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "cls-shared-rotation", Title: "Tenants of two objectives of one priority take turns with each other", Needs: banded,
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Bands("round-robin", "fcfs", 100)
+			b.Objective("model-a-high", 100)
+			b.Objective("model-b-high", 100)
+			b.Plug()
+			a, z := scenario.Named("model-a-high"), scenario.Named("model-b-high")
+			b.Queue(b.Req("s1", a), b.Req("s2", z), b.Req("s3", a), b.Req("t1", z), b.Req("t2", a))
+			b.Complete()
+			b.Steps(5)
+			b.Order("FC-CLS-11", []string{"s1", "t1"}, []string{"s2", "t2"}, []string{"s3"})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "cls-flow-key", Title: "One tenant at two priorities has two queues", Needs: []sut.Feature{sut.Hold, sut.Objectives, sut.Metrics},
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Bands("round-robin", "fcfs", 100, 0)
+			b.Plug()
+			t := scenario.Tenant("t")
+			hi := b.Queue(b.Req("h1", t, scenario.At(100)), b.Req("h2", t, scenario.At(100)), b.Req("h3", t, scenario.At(100)))
+			lo := b.Queue(b.Req("l1", t), b.Req("l2", t))
+			b.Complete()
+			b.Do(sut.OpSample, "sampled")
+			b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: hi})
+			b.Endings("gone", hi...)
+			b.Quiet("untouched", 300*time.Millisecond)
+			b.Steps(2)
+			b.Drain()
+			b.Check("FC-CLS-15", "series", checks.Spec{Mark: "sampled", Waiting: slices.Concat(hi, lo), Names: b.Profile.Metrics.QueueSize, Series: []checks.Series{
+				{Labels: map[string]string{"fairness_id": "t", "priority": "100"}, Value: 3},
+				{Labels: map[string]string{"fairness_id": "t", "priority": "0"}, Value: 2}}})
+			b.Check("FC-CLS-15", "waiting", checks.Spec{IDs: lo, Mark: "untouched", Count: 1})
+			b.Check("FC-CLS-15", "never-served", checks.Spec{IDs: hi, Then: lo, Mark: scenario.Queued})
+			b.Completed("FC-CLS-15", lo...)
 			b.FullCapacity()
 		},
 	},

@@ -3,7 +3,9 @@ package catalog
 import (
 	"fmt"
 	"slices"
+	"time"
 
+	"github.com/llm-weir/weir/harness/checks"
 	"github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/sut"
 )
@@ -48,12 +50,53 @@ var fairnessScenarios = []scenario.Scenario{
 			b.Cap(1, 1)
 			b.Bands("round-robin", "fcfs", 10, 0)
 			b.Plug()
-			b.Queue(b.Req("la1", scenario.Tenant("a")), b.Req("la2", scenario.Tenant("a")), b.Req("lb1", scenario.Tenant("b")), b.Req("lb2", scenario.Tenant("b")))
-			hi := func(id, t string) sut.Request { return b.Req(id, scenario.Tenant(t), scenario.At(10)) }
-			b.Queue(hi("ha1", "a"), hi("ha2", "a"), hi("hb1", "b"), hi("hb2", "b"))
+			t := func(id, t string, opts ...scenario.Option) sut.Request {
+				return b.Req(id, append(opts, scenario.Tenant(t))...)
+			}
+			b.Queue(t("la1", "a"), t("la2", "a"), t("lb1", "b"), t("lb2", "b"))
+			b.Queue(t("ha1", "a", scenario.At(10)), t("ha2", "a", scenario.At(10)), t("hb1", "b", scenario.At(10)), t("hb2", "b", scenario.At(10)))
 			b.Complete()
 			b.Steps(8)
 			b.Order("FC-FAIR-03", []string{"ha1", "hb1"}, []string{"ha2", "hb2"}, []string{"la1", "lb1"}, []string{"la2", "lb2"})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "fair-cursor-per-band", Title: "A turn taken in one band uses up no turn in another", Needs: banded,
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Bands("round-robin", "fcfs", 10, 0)
+			b.Plug()
+			t := func(id, t string, opts ...scenario.Option) sut.Request {
+				return b.Req(id, append(opts, scenario.Tenant(t))...)
+			}
+			b.Queue(t("la1", "a"), t("la2", "a"), t("lb1", "b"), t("lb2", "b"))
+			b.Complete()
+			// One low turn, then b's turn in the high band, then the low band goes on where it was: with its other flow, whichever that is.
+			b.Steps(1)
+			b.Queue(t("hb1", "b", scenario.At(10)))
+			b.Quiet("interleaved", 300*time.Millisecond)
+			b.Step(sut.Step{Op: sut.OpStep, Mark: "rest", Count: 4})
+			b.Check("FC-FAIR-03", "order", checks.Spec{Mark: scenario.Queued, Groups: [][]string{{"la1", "lb1"}, {"la2", "lb2"}}})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "gc-new-tenants", Title: "A tenant needs no registration", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Bands("round-robin", "fcfs", 0)
+			b.Plug()
+			var reqs []sut.Request
+			for i := range 20 {
+				reqs = append(reqs, b.Req(fmt.Sprintf("r%d", i+1), scenario.Tenant(fmt.Sprintf("new-tenant-%02d", i+1))))
+			}
+			w := b.Queue(reqs...)
+			b.Complete()
+			b.Steps(20)
+			b.Drain()
+			b.Check("FC-GC-01", "waiting", checks.Spec{IDs: w, Mark: scenario.Queued, Count: 1})
+			b.Completed("FC-GC-01", w...)
 			b.FullCapacity()
 		},
 	},
@@ -65,10 +108,10 @@ var fairnessScenarios = []scenario.Scenario{
 			b.Plug()
 			var reqs []sut.Request
 			for i := 1; i <= 4; i++ {
-				reqs = append(reqs, b.Req(fmt.Sprintf("a%d", i), scenario.Size(32000)))
+				reqs = append(reqs, b.Req(fmt.Sprintf("a%d", i), scenario.Prompt(8000)))
 			}
 			b.Queue(reqs...)
-			b.Queue(run(b, "b", 4)...)
+			b.Queue(run(b, "b", 4, scenario.Prompt(10))...)
 			b.Complete()
 			b.Steps(8)
 			b.Order("FC-FAIR-05", []string{"a1", "b1"}, []string{"a2", "b2"}, []string{"a3", "b3"}, []string{"a4", "b4"})

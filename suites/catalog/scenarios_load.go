@@ -18,43 +18,70 @@ import (
 //go:embed saturated.yaml
 var saturated []byte
 
+//go:embed rates.yaml
+var rates []byte
+
 var loadScenarios = []scenario.Scenario{
 	{
 		Name: "load-saturated", Title: "Saturated multi-tenant load: served shares, refusals, cancellations, nothing lost",
+		Needs: []sut.Feature{sut.Objectives, sut.Hold}, Alone: true,
+		Write: func(b *scenario.Builder) {
+			saturate(b, "round-robin")
+			p := loadPlan(b, "saturated.yaml", saturated)
+			b.Step(sut.Step{Op: sut.OpLoad, Mark: "load", Plan: &p})
+			b.Check("BEN-10", "share", checks.Spec{Shares: map[string]float64{"silver": 0.5, "bronze": 0.5}, Margin: 0.03, Needed: 400, Mark: "load",
+				Engaged: []string{"load"}})
+			if b.Profile.Config.ConcurrencyDetector {
+				// Cancellations, refusals and expiries under load must not have leaked a slot.
+				b.Step(sut.Step{Op: sut.OpHold, Mark: "holding", Count: 1})
+				b.SetCapacity(4)
+				b.FullCapacity()
+			}
+		},
+	},
+	{
+		Name: "load-global-strict", Title: "Under global strict the served share follows the sending rate",
 		Needs: []sut.Feature{sut.Objectives}, Alone: true,
 		Write: func(b *scenario.Builder) {
-			b.Config.Endpoints = []sut.Endpoint{{Name: "a"}, {Name: "b"}}
-			b.Config.Preset = "h100-llama3.1-8b"
-			b.Config.TTL = 2 * time.Second
-			if b.Profile.Config.ConcurrencyDetector {
-				b.Config.Detector = sut.Detector{Kind: "concurrency", MaxConcurrency: 2}
-			} else {
-				b.Config.Detector = sut.Detector{Kind: "utilization", QueueDepth: 1, KVUtil: 0.8, Staleness: 2 * time.Second}
-			}
-			b.Config.Bands = []sut.Band{
-				{Priority: 100, Fairness: "round-robin", Ordering: "fcfs"},
-				{Priority: 0, Fairness: "round-robin", Ordering: "fcfs"},
-				{Priority: -10, Fairness: "round-robin", Ordering: "fcfs", MaxRequests: 5},
-			}
-			for _, p := range []int{100, 0, -10} {
-				b.Objective(scenario.Objective(p), p)
-			}
-			p := loadPlan(b)
+			saturate(b, "global-strict")
+			b.Config.TTL = time.Minute
+			p := loadPlan(b, "rates.yaml", rates)
 			b.Step(sut.Step{Op: sut.OpLoad, Mark: "load", Plan: &p})
-			b.Check("BEN-10", "share", checks.Spec{Shares: map[string]float64{"silver": 0.5, "bronze": 0.5}, Margin: 0.05, Needed: 100, Mark: "load", Engaged: []string{"load"}})
+			b.Check("BEN-10", "share", checks.Spec{Shares: map[string]float64{"silver": 0.75, "bronze": 0.25}, Margin: 0.05, Needed: 400, Mark: "load",
+				Engaged: []string{"load"}})
 		},
 	},
 }
 
-// loadPlan compiles the embedded workload; it is part of the suite, so a mistake in it is a programming error.
-func loadPlan(b *scenario.Builder) plan.Plan {
-	spec, err := workload.Parse("suites/catalog/saturated.yaml", saturated)
+// saturate configures two servers with two requests each, three bands, and a small batch queue.
+func saturate(b *scenario.Builder, fairness string) {
+	b.Config.Endpoints = []sut.Endpoint{{Name: "a"}, {Name: "b"}}
+	b.Config.Preset = "h100-llama3.1-8b"
+	b.Config.TTL = 2 * time.Second
+	if b.Profile.Config.ConcurrencyDetector {
+		b.Config.Detector = sut.Detector{Kind: "concurrency", MaxConcurrency: 2}
+	} else {
+		b.Config.Detector = sut.Detector{Kind: "utilization", QueueDepth: 1, KVUtil: 0.8, Staleness: 2 * time.Second}
+	}
+	b.Config.Bands = []sut.Band{
+		{Priority: 100, Fairness: fairness, Ordering: "fcfs"},
+		{Priority: 0, Fairness: fairness, Ordering: "fcfs"},
+		{Priority: -10, Fairness: fairness, Ordering: "fcfs", MaxRequests: 5},
+	}
+	for _, p := range []int{100, 0, -10} {
+		b.Objective(scenario.Objective(p), p)
+	}
+}
+
+// loadPlan compiles an embedded workload; it is part of the suite, so a mistake in it is a programming error.
+func loadPlan(b *scenario.Builder, name string, doc []byte) plan.Plan {
+	spec, err := workload.Parse("suites/catalog/"+name, doc)
 	if err != nil {
 		panic(err)
 	}
 	p, err := plan.Compile(spec, b.Seed)
 	if err != nil {
-		panic(fmt.Errorf("suites/catalog/saturated.yaml: %w", err))
+		panic(fmt.Errorf("suites/catalog/%s: %w", name, err))
 	}
 	return p
 }
@@ -71,9 +98,14 @@ func RunChecks(p profile.Profile) []checks.Spec {
 		statuses = append(statuses, 503)
 	}
 	sort.Ints(statuses)
+	drain := ""
+	if judged, _ := p.Applies("FC-SHUT-03"); !judged {
+		drain = "no-drain"
+	}
 	all := []checks.Spec{
 		{Check: "conservation", Requirement: "INV-03", Needed: 200, Kinds: 3},
-		{Check: "no-internal-errors", Requirement: "INV-06", Needed: 20, Statuses: append(statuses, 400)},
+		{Check: "no-internal-errors", Requirement: "INV-06", Needed: 20, Statuses: statuses, Reasons: p.Reasons,
+			Malformed: []string{"proto-malformed"}, Mode: drain},
 		{Check: "one-dispatch", Requirement: "INV-07", Needed: 200},
 		{Check: "declared-reasons", Requirement: "FC-REF-08", Needed: 3, Reasons: p.Reasons},
 		{Check: "clean-refusals", Requirement: "FC-REF-10", Needed: 20},

@@ -21,7 +21,7 @@ var surfaceScenarios = []scenario.Scenario{
 				"misspelt-parameter": {strings.Replace(doc, "maxConcurrency: 3", "maxConcurency: 3", 1), "maxConcurency"},
 				"unknown-field":      {doc + "flowControll: {}\n", "flowControll"},
 				"unknown-gate":       {strings.Replace(doc, "featureGates: [flowControl]", "featureGates: [flowControl, noSuchGate]", 1), "noSuchGate"},
-				"duplicate-key":      {doc + "kind: EndpointPickerConfig\n", "kind"},
+				"duplicate-key":      {doc + "schedulingProfiles: []\n", "schedulingProfiles"},
 			})
 		},
 	},
@@ -36,7 +36,7 @@ var surfaceScenarios = []scenario.Scenario{
 				"unknown-ceiling":  {doc + "  usageLimitPolicyPluginRef: no-such-limit-policy\n", "no-such-limit-policy"},
 			})
 			tryStart(b, "FC-CFG-10", doc, map[string]mistake{
-				"duplicate-priority": {band("  - {priority: 7}\n  - {priority: 7}\n"), "7"},
+				"duplicate-priority": {band("  - {priority: 4711}\n  - {priority: 4711}\n"), "4711"},
 			})
 		},
 	},
@@ -44,12 +44,22 @@ var surfaceScenarios = []scenario.Scenario{
 		Name: "cfg-values", Title: "Invalid values abort startup and name the field", Needs: []sut.Feature{sut.Restart},
 		Write: func(b *scenario.Builder) {
 			doc := validDocument(b.Profile.Config)
-			tryStart(b, "FC-CFG-12", doc, map[string]mistake{
-				"negative-limit":     {doc + "  maxRequests: \"-1\"\n", "axRequests"},
-				"negative-bytes":     {doc + "  maxBytes: \"-1\"\n", "axBytes"},
-				"negative-ttl":       {strings.Replace(doc, "defaultRequestTTL: 1m0s", "defaultRequestTTL: -1s", 1), "RequestTTL"},
+			mistakes := map[string]mistake{
+				"negative-limit":     {doc + "  maxRequests: \"-1\"\n", "maxRequests"},
+				"negative-bytes":     {doc + "  maxBytes: \"-1\"\n", "maxBytes"},
+				"negative-ttl":       {strings.Replace(doc, "defaultRequestTTL: 1m0s", "defaultRequestTTL: -1s", 1), "defaultRequestTTL"},
 				"non-positive-limit": {strings.Replace(doc, "maxConcurrency: 3", "maxConcurrency: 0", 1), "maxConcurrency"},
-			})
+			}
+			if b.Has(sut.Holdback) {
+				holdback := func(params string) string {
+					d := strings.Replace(doc, "schedulingProfiles:", "- type: priority-holdback-policy\n  parameters: "+params+"\nschedulingProfiles:", 1)
+					return d + "  usageLimitPolicyPluginRef: priority-holdback-policy\n"
+				}
+				mistakes["holdback-minimum"] = mistake{holdback("{minCeiling: 0.9, maxCeiling: 0.8}"), "minCeiling"}
+				mistakes["holdback-shape"] = mistake{holdback("{minCeiling: 0.5, shape: round}"), "shape"}
+				mistakes["holdback-domain"] = mistake{holdback("{minCeiling: 0.5, domain: weight}"), "domain"}
+			}
+			tryStart(b, "FC-CFG-12", doc, mistakes)
 		},
 	},
 	{
@@ -82,8 +92,53 @@ var surfaceScenarios = []scenario.Scenario{
 				{Labels: map[string]string{"fairness_id": "a", "priority": "100"}, Value: 3},
 				{Labels: map[string]string{"fairness_id": "b", "priority": "0"}, Value: 2},
 			}})
-			b.Check("FC-CLS-15", "series", checks.Spec{Mark: "sampled", Waiting: w, Names: b.Profile.Metrics.QueueSize, Series: []checks.Series{
-				{Labels: map[string]string{"fairness_id": "a"}, Value: 3}, {Labels: map[string]string{"fairness_id": "b"}, Value: 2}}})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "met-zero", Title: "Queue size, queued bytes and saturation return to exactly 0", Needs: []sut.Feature{sut.Hold, sut.Metrics},
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Config.Bands = []sut.Band{{Priority: 0, MaxRequests: 3}}
+			b.Plug()
+			w := b.Queue(run(b, "a", 3, scenario.Size(200))...)
+			sendOver(b, b.Req("over1")) // refusal, cancellation and completion must all leave nothing behind
+			b.Do(sut.OpSample, "loaded")
+			b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: w[1:2]})
+			b.Endings("gone", w[1:2]...)
+			b.Drain()
+			b.Quiet("settled", 1250*time.Millisecond)
+			b.Do(sut.OpSample, "zero")
+			zero := func(mode string, names []string, labels map[string]string, v float64) {
+				if len(names) > 0 {
+					b.Check("INV-05", "series", checks.Spec{Mark: "loaded", Zero: "zero", Waiting: w, Mode: mode, Names: names,
+						Series: []checks.Series{{Labels: labels, Value: v}}})
+				}
+			}
+			zero("", b.Profile.Metrics.QueueSize, map[string]string{"fairness_id": "a"}, 3)
+			zero("", b.Profile.Metrics.QueueBytes, map[string]string{"fairness_id": "a"}, 600)
+			zero("each", b.Profile.Metrics.PoolSaturation, effective(b), 1)
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "sat-published", Title: "The published saturation is at the ceiling while closed, below it when open", Needs: []sut.Feature{sut.Hold, sut.Metrics},
+		Write: func(b *scenario.Builder) {
+			b.Cap(2, 1)
+			b.Plug()
+			w := b.Queue(b.Req("w1"))
+			b.Quiet("closed", time.Second)
+			b.Do(sut.OpSample, "sampled-closed")
+			b.Drain()
+			b.Quiet("settled", 500*time.Millisecond)
+			b.Do(sut.OpSample, "sampled-open")
+			value := func(mark string, v float64) {
+				b.Check("FC-SAT-21", "series", checks.Spec{Mark: mark, Mode: "each", Names: b.Profile.Metrics.PoolSaturation, Margin: 0.01,
+					Series: []checks.Series{{Labels: effective(b), Value: v}}})
+			}
+			b.Check("FC-SAT-21", "waiting", checks.Spec{IDs: w, Mark: "closed", Count: 2})
+			value("sampled-closed", 1)
+			value("sampled-open", 0)
 			b.FullCapacity()
 		},
 	},
@@ -107,10 +162,6 @@ var surfaceScenarios = []scenario.Scenario{
 		Name: "met-saturation", Title: "The saturation gauge publishes the detector's value", Needs: []sut.Feature{sut.Metrics},
 		Write: func(b *scenario.Builder) {
 			b.Util(4, 0.8, 1)
-			labels := map[string]string{}
-			if b.Has(sut.Stages) {
-				labels["stage"] = "effective"
-			}
 			for i, waiting := range []float64{2, 3, 4} {
 				setLoad(b, 0, load{waiting: waiting})
 				mark := fmt.Sprintf("sampled%d", i+1)
@@ -118,28 +169,37 @@ var surfaceScenarios = []scenario.Scenario{
 				b.Do(sut.OpSample, mark)
 				probe(b, fmt.Sprintf("probe%d", i+1))
 				b.Check("FC-MET-01", "series", checks.Spec{Mark: mark, Mode: "each", Names: b.Profile.Metrics.PoolSaturation, Margin: 0.01,
-					Engaged: []string{"scripted"}, Series: []checks.Series{{Labels: labels, Value: waiting / 4}}})
+					Engaged: []string{"scripted"}, Series: []checks.Series{{Labels: effective(b), Value: waiting / 4}}})
 			}
-			b.Check("FC-MET-01", "gate", gateSpec([]string{"probe1", "probe2"}, []string{"probe3"}))
+			b.Check("FC-MET-01", "gate", gateSpec(b, []string{"probe1", "probe2"}, []string{"probe3"}))
 		},
 	},
 	{
-		Name: "proto-late-choice", Title: "The endpoint is chosen at dispatch, from the state then", Needs: []sut.Feature{sut.Hold, sut.Subset},
+		Name: "proto-late-choice", Title: "The endpoint is chosen at dispatch, from the state then", Needs: held,
 		Write: func(b *scenario.Builder) {
 			b.Cap(1, 2)
-			b.PlugN(1, scenario.To("a"))
-			b.PlugN(1, scenario.To("b"))
+			b.Plug()
 			full := map[string]int{"a": 1, "b": 1}
-			b.Queue(b.Req("w1"))
-			b.Quiet("full-1", 300*time.Millisecond)
-			b.Step(sut.Step{Op: sut.OpRelease, Mark: "freed-b", Endpoint: "b"})
-			b.Step(sut.Step{Op: sut.OpArrivals, Mark: "opened", IDs: []string{"w1"}})
-			b.Queue(b.Req("w2"))
-			b.Quiet("full-2", 300*time.Millisecond)
-			b.Step(sut.Step{Op: sut.OpRelease, Mark: "freed-a", Endpoint: "a"})
-			b.Step(sut.Step{Op: sut.OpArrivals, Mark: "opened", IDs: []string{"w2"}})
-			b.Check("FC-PROTO-02", "served-by", checks.Spec{Endpoint: map[string]string{"w1": "b"}, Mark: "full-1", Count: 2, Counts: full})
-			b.Check("FC-PROTO-02", "served-by", checks.Spec{Endpoint: map[string]string{"w2": "a"}, Mark: "full-2", Count: 2, Counts: full})
+			// Six rounds in an order that is no rotation: a choice at arrival, by turns or at random, misses at least one of them.
+			for i, freed := range []string{"b", "a", "a", "b", "b", "a"} {
+				id, mark := fmt.Sprintf("w%d", i+1), fmt.Sprintf("full-%d", i+1)
+				b.Queue(b.Req(id))
+				b.Quiet(mark, 300*time.Millisecond)
+				b.Step(sut.Step{Op: sut.OpRelease, Mark: "freed", Endpoint: freed})
+				b.Step(sut.Step{Op: sut.OpArrivals, Mark: "opened", IDs: []string{id}})
+				b.Check("FC-PROTO-02", "served-by", checks.Spec{Endpoint: map[string]string{id: freed}, Mark: mark, Count: 2, Counts: full})
+			}
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "proto-stays", Title: "A dispatched request is never moved to another endpoint", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(2, 2)
+			id := b.PlugN(1)
+			b.Quiet("idle-neighbour", 5*time.Second)
+			b.Drain()
+			b.Check("FC-PROTO-03", "stays", checks.Spec{IDs: id, Min: 5 * time.Second})
 			b.FullCapacity()
 		},
 	},
@@ -169,12 +229,21 @@ var surfaceScenarios = []scenario.Scenario{
 				b.Req("no-json", scenario.Body(`{"model": "m", "prompt": `)),
 				b.Req("no-prompt", scenario.Body(`{"model": "m", "max_tokens": 1}`)),
 				b.Req("no-messages", chat, scenario.Body(`{"model": "m", "max_tokens": 1}`)),
-				b.Req("no-model", scenario.Body(`{"prompt": "x", "max_tokens": 1}`)))
+				b.Req("no-model", scenario.Body(`{"prompt": "x", "max_tokens": 1}`)),
+				b.Req("no-body", scenario.Empty))
 			b.Endings("answered", bad...)
 			b.Check("FC-PROTO-11", "refused", checks.Spec{IDs: bad, Status: 400, Count: 1, Max: time.Second})
 			b.FullCapacity()
 		},
 	},
+}
+
+// effective are the labels of the saturation series that the gate follows.
+func effective(b *scenario.Builder) map[string]string {
+	if b.Has(sut.Stages) {
+		return map[string]string{"stage": "effective"}
+	}
+	return map[string]string{}
 }
 
 // bodies are completion requests that a careless re-encoding changes: nesting, unicode, HTML characters, large integers, key order,

@@ -77,7 +77,8 @@ func (st *stage) startSim(spec sut.Endpoint) (*sim, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model server %s: %w", spec.Name, err)
 	}
-	ln, err := net.Listen("tcp", loopback)
+	// Each server has a loopback address of its own: pickers match subset hints by address without the port.
+	ln, err := net.Listen("tcp", fmt.Sprintf("127.0.1.%d:0", len(st.sims)+1))
 	if err != nil {
 		return nil, fmt.Errorf("model server %s: %w", spec.Name, err)
 	}

@@ -47,7 +47,7 @@ type visit struct {
 }
 
 func newServer(st *stage, i int, spec sut.Endpoint, cfg sut.Configuration) (*server, error) {
-	sv := &server{st: st, id: picker.EndpointID(i), spec: spec, address: fmt.Sprintf("127.0.0.1:%d", 8000+i), hold: cfg.Hold,
+	sv := &server{st: st, id: picker.EndpointID(i), spec: spec, address: fmt.Sprintf("127.0.1.%d:8000", i+1), hold: cfg.Hold,
 		asWait: cfg.HeldAsWaiting, running: map[uint64]*visit{}}
 	if cfg.Preset != "" {
 		ec, err := presets.Get(cfg.Preset)
@@ -142,13 +142,14 @@ func (v *visit) fail(status int) {
 	}
 	v.over = true
 	st := v.sv.st
-	v.rec.Ending, v.rec.End = evidence.Failed, int64(st.now)
+	const text = `{"error":{"message":"injected"}}`
+	v.rec.Ending, v.rec.End, v.rec.Text = evidence.Failed, int64(st.now), text
 	if f := st.sys.opts.Tamper.Plane.Upstream; f != nil {
 		status = f(status)
 	}
 	st.after(hop, v.call.finish)
 	st.after(hop, func() {
-		v.call.client.refused(st, wire.Refusal{Status: status, Body: `{"error":{"message":"injected"}}`})
+		v.call.client.refused(st, wire.Refusal{Status: status, Body: text})
 	})
 }
 

@@ -1,0 +1,389 @@
+package run_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/llm-weir/weir/harness/checks"
+	"github.com/llm-weir/weir/harness/env/virtual"
+	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/profile"
+	"github.com/llm-weir/weir/harness/run"
+	"github.com/llm-weir/weir/harness/sut"
+	"github.com/llm-weir/weir/harness/verdict"
+	"github.com/llm-weir/weir/reference/epconfig"
+	"github.com/llm-weir/weir/suites/catalog"
+)
+
+// A good bundle is corrupted, and the checks must notice. The bundle is the whole catalogue, played against the reference in virtual
+// time; for every check of it that passes, evidence is taken away or changed in a way that must matter to that check.
+
+// goodBundle plays the catalogue under a profile.
+func goodBundle(t *testing.T, name string) *evidence.Bundle {
+	t.Helper()
+	p, err := profile.Named(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := epconfig.ContractNamed(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := run.New(run.Options{Profile: p, Scenarios: catalog.Compile(p, 7), RunChecks: catalog.RunChecks(p), Parallel: 2,
+		New: func() sut.System {
+			return virtual.New(virtual.Options{Dialect: p.Config, Names: p.Headers, Contract: c})
+		}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start(context.Background())
+	b, _, err := s.Seal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// passing is a check of one scenario that passes on what was seen.
+type passing struct {
+	spec checks.Spec
+	seen evidence.Run
+}
+
+func (p passing) String() string {
+	return p.seen.Scenario + ": " + p.spec.Requirement + " " + p.spec.Check
+}
+
+func passingChecks(t *testing.T, b *evidence.Bundle) []passing {
+	t.Helper()
+	var out []passing
+	for i, s := range b.Manifest.Scenarios {
+		for _, e := range s.Checks {
+			spec, err := checks.FromEntry(e)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if s.Error == "" && s.NotApplicable == "" && checks.Judge(spec, b.Runs[i]).Kind == verdict.Pass {
+				out = append(out, passing{spec, b.Runs[i]})
+			}
+		}
+	}
+	if len(out) < 100 {
+		t.Fatalf("only %d checks pass; the corruption would show nothing", len(out))
+	}
+	return out
+}
+
+func clone(r evidence.Run) evidence.Run {
+	r.Clients, r.Backends, r.Steps = slices.Clone(r.Clients), slices.Clone(r.Backends), slices.Clone(r.Steps)
+	r.Samples, r.Processes = slices.Clone(r.Samples), slices.Clone(r.Processes)
+	return r
+}
+
+// corruption changes a copy of what was seen; it reports false where it does not concern the check.
+type corruption struct {
+	says string
+	do   func(checks.Spec, *evidence.Run) bool
+	// spared says why a check may pass all the same; "" if it may not.
+	spared func(checks.Spec) string
+}
+
+func strict(checks.Spec) string { return "" }
+
+var corruptions = []corruption{
+	{"no model server recorded anything", func(_ checks.Spec, r *evidence.Run) bool { r.Backends = nil; return true },
+		func(s checks.Spec) string {
+			switch {
+			case s.Check == "startup":
+				return "it is about processes that never serve"
+			case s.Check == "series":
+				return "it reads the router's page, and clients for who waits"
+			case s.Check == "refused" && s.Count == 0, s.Check == "reasons":
+				return "a refused request is to be seen by no model server; the scenario may have reached none at all"
+			}
+			return ""
+		}},
+	{"no client recorded anything", func(_ checks.Spec, r *evidence.Run) bool { r.Clients = nil; return true },
+		func(s checks.Spec) string {
+			switch {
+			case s.Check == "startup":
+				return "it is about processes that never serve"
+			case s.Check == "series" && len(s.Waiting) == 0:
+				return "its engagement is the scripted values, not anybody waiting"
+			}
+			return ""
+		}},
+	{"no step was recorded", func(_ checks.Spec, r *evidence.Run) bool { r.Steps = nil; return true },
+		func(s checks.Spec) string {
+			if s.Mark == "" && s.After == "" && len(s.Engaged) == 0 &&
+				slices.Contains([]string{"arrives", "completed", "refused", "reasons", "aborted", "evicted", "served-by", "body", "startup", "upstream-error",
+					"either", "stays"}, s.Check) {
+				return "all its instants are the requests' own"
+			}
+			return ""
+		}},
+	{"no step reached its barrier", func(_ checks.Spec, r *evidence.Run) bool {
+		for i := range r.Steps {
+			r.Steps[i].OK = false
+		}
+		return true
+	}, func(s checks.Spec) string {
+		if s.Mark == "" && s.After == "" && len(s.Engaged) == 0 {
+			return "it hangs on no step"
+		}
+		switch {
+		case s.Check == "one-per-release":
+			return "it counts the arrivals itself"
+		case s.Check == "served-by" || s.Check == "refused" && s.After != "" && s.Mark == "":
+			return "the step is an instant for it; what must hold then is counted from the records"
+		}
+		return ""
+	}},
+	{"no metric was sampled", func(s checks.Spec, r *evidence.Run) bool { r.Samples = nil; return s.Check == "series" }, strict},
+	{"no start was recorded", func(s checks.Spec, r *evidence.Run) bool { r.Processes = nil; return s.Check == "startup" }, strict},
+	{"nothing arrived at any instant", func(_ checks.Spec, r *evidence.Run) bool {
+		for i := range r.Backends {
+			r.Backends[i].Arrival = evidence.Never
+		}
+		return len(r.Backends) > 0
+	}, func(s checks.Spec) string {
+		switch {
+		case s.Check == "startup":
+			return "it is about processes that never serve"
+		case s.Check == "refused" && s.Count == 0, s.Check == "reasons", s.Check == "series" && len(s.Waiting) == 0:
+			return "it looks at no arrival"
+		}
+		return ""
+	}},
+	{"a refused request has another status", func(s checks.Spec, r *evidence.Run) bool {
+		switch {
+		case s.Check == "upstream-error", s.Check == "evicted", s.Check == "refused" && s.Mode != "any":
+			return edit(r.Clients, s.IDs, func(c *evidence.Client) bool {
+				refused := c.Outcome == evidence.Refused
+				c.Status = 418
+				return refused
+			})
+		}
+		return false
+	}, strict},
+	{"a refused request has another reason", func(s checks.Spec, r *evidence.Run) bool {
+		if s.Check != "reasons" && s.Reason == "" {
+			return false
+		}
+		return edit(r.Clients, slices.Concat(append([][]string{s.IDs}, s.Groups...)...), func(c *evidence.Client) bool {
+			refused := c.Outcome == evidence.Refused
+			c.Reason = "because"
+			return refused
+		})
+	}, strict},
+	{"a refused request reached a model server", func(s checks.Spec, r *evidence.Run) bool {
+		if s.Check != "refused" {
+			return false
+		}
+		r.Backends = append(r.Backends, evidence.Backend{ID: s.IDs[len(s.IDs)-1], Endpoint: "a", Arrival: 1, End: 2, Ending: evidence.Aborted})
+		return true
+	}, strict},
+}
+
+// edit changes the first record of ids for which change says that it mattered.
+func edit(cs []evidence.Client, ids []string, change func(*evidence.Client) bool) bool {
+	for i, c := range cs {
+		if slices.Contains(ids, c.ID) && change(&c) {
+			cs[i] = c
+			return true
+		}
+	}
+	return false
+}
+
+func TestCorruptedEvidenceDoesNotPass(t *testing.T) {
+	used := map[string]bool{}
+	for _, name := range profile.All() {
+		t.Run(name, func(t *testing.T) {
+			good := passingChecks(t, goodBundle(t, name))
+			for _, c := range corruptions {
+				tried := 0
+				for _, p := range good {
+					r := clone(p.seen)
+					if !c.do(p.spec, &r) {
+						continue
+					}
+					tried++
+					v := checks.Judge(p.spec, r)
+					why := c.spared(p.spec)
+					if v.Kind == verdict.Pass && why == "" {
+						t.Errorf("%s, and %v passes: %s", c.says, p, v.Figure)
+					}
+					// An exception that excuses nothing hides the next mistake.
+					used[c.says+": "+why] = used[c.says+": "+why] || v.Kind == verdict.Pass
+				}
+				if tried == 0 && name == profile.Default {
+					t.Errorf("%q concerned no check", c.says)
+				}
+			}
+		})
+	}
+	for exception, needed := range used {
+		if !needed && !strings.HasSuffix(exception, ": ") {
+			t.Errorf("the exception %q excuses no check", exception)
+		}
+	}
+}
+
+// An order check must notice every single exchange of two requests that it puts into different groups, and every tie between them.
+func TestOrderNoticesEveryExchange(t *testing.T) {
+	tried := 0
+	for _, p := range passingChecks(t, goodBundle(t, profile.Default)) {
+		if p.spec.Check != "order" {
+			continue
+		}
+		for i, g := range p.spec.Groups {
+			for _, h := range p.spec.Groups[i+1:] {
+				for _, a := range g {
+					for _, b := range h {
+						tried++
+						swapped, tied := clone(p.seen), clone(p.seen)
+						at, bt := indexOf(swapped, a), indexOf(swapped, b)
+						swapped.Backends[at].Arrival, swapped.Backends[bt].Arrival = swapped.Backends[bt].Arrival, swapped.Backends[at].Arrival
+						tied.Backends[at].Arrival = tied.Backends[bt].Arrival
+						for what, r := range map[string]evidence.Run{"are exchanged": swapped, "arrive at one instant": tied} {
+							r.Sort()
+							if v := checks.Judge(p.spec, r); v.Kind == verdict.Pass {
+								t.Errorf("%v passes although %s and %s %s", p, a, b, what)
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	if tried < 100 {
+		t.Errorf("only %d exchanges were tried", tried)
+	}
+}
+
+func indexOf(r evidence.Run, id string) int {
+	return slices.IndexFunc(r.Backends, func(b evidence.Backend) bool { return b.ID == id })
+}
+
+// Every single request that a check names is needed for its pass: without its client's record, and without its model server's where
+// it has one.
+func TestEveryNamedRequestIsNeeded(t *testing.T) {
+	for _, name := range profile.All() {
+		for _, p := range passingChecks(t, goodBundle(t, name)) {
+			if p.spec.Check == "one-per-release" {
+				continue // it names who may wait, and needs only that somebody does
+			}
+			s := p.spec
+			served := slices.Concat(append(slices.Clone(s.Groups), s.Then, s.Open)...)
+			if !slices.Contains([]string{"waiting", "refused", "never-served", "in-flight"}, s.Check) {
+				served = append(served, s.IDs...)
+			}
+			for id := range s.Endpoint {
+				served = append(served, id)
+			}
+			for _, id := range slices.Concat(served, s.IDs, s.Waiting, s.Closed) {
+				r := clone(p.seen)
+				r.Clients = slices.DeleteFunc(r.Clients, func(c evidence.Client) bool { return c.ID == id })
+				if v := checks.Judge(s, r); v.Kind == verdict.Pass {
+					t.Errorf("%s: %v passes without the client record of %s", name, p, id)
+				}
+			}
+			for _, id := range served {
+				r := clone(p.seen)
+				r.Backends = slices.DeleteFunc(r.Backends, func(b evidence.Backend) bool { return b.ID == id })
+				if len(r.Backends) == len(p.seen.Backends) {
+					continue // whom the router refuses, no model server knows
+				}
+				if v := checks.Judge(s, r); v.Kind == verdict.Pass {
+					t.Errorf("%s: %v passes without the model server's record of %s", name, p, id)
+				}
+			}
+		}
+	}
+}
+
+// The checks over the whole run must notice one changed record among thousands.
+func TestWholeRunNoticesOneRecord(t *testing.T) {
+	b := goodBundle(t, profile.Default)
+	find := func(rs []evidence.Run, f func(evidence.Client) bool) *evidence.Client {
+		for i := range rs {
+			for j := range rs[i].Clients {
+				if f(rs[i].Clients[j]) {
+					return &rs[i].Clients[j]
+				}
+			}
+		}
+		t.Fatal("the bundle has no such record")
+		return nil
+	}
+	completed := func(c evidence.Client) bool { return c.Outcome == evidence.Completed }
+	refused := func(c evidence.Client) bool { return c.Outcome == evidence.Refused && c.Reason != "" }
+	for _, c := range []struct {
+		says   string
+		change func([]evidence.Run)
+		notice []string
+	}{
+		{"one request never ends", func(rs []evidence.Run) { find(rs, completed).Outcome = evidence.Unfinished }, []string{"conservation", "no-internal-errors"}},
+		{"one request is refused and served", func(rs []evidence.Run) {
+			x := find(rs, completed)
+			x.Outcome, x.Status, x.Reason = evidence.Refused, 429, "rejected-saturated"
+		}, []string{"conservation", "refused-unseen"}},
+		{"one refusal is a 500", func(rs []evidence.Run) { find(rs, refused).Status = 500 }, []string{"no-internal-errors", "clean-refusals"}},
+		{"one refusal names an unknown reason", func(rs []evidence.Run) { find(rs, refused).Reason = "because" }, []string{"declared-reasons"}},
+		{"one connection breaks", func(rs []evidence.Run) { find(rs, refused).Outcome = evidence.TransportError }, []string{"no-internal-errors", "clean-refusals"}},
+		{"one stream breaks off", func(rs []evidence.Run) { find(rs, completed).Outcome = evidence.KilledMidStream }, []string{"no-internal-errors"}},
+		{"one request arrives twice", func(rs []evidence.Run) {
+			r := &rs[0]
+			r.Backends = append(r.Backends, r.Backends[0])
+		}, []string{"conservation", "one-dispatch"}},
+		{"one request has two client records", func(rs []evidence.Run) { rs[0].Clients = append(rs[0].Clients, rs[0].Clients[0]) }, []string{"conservation"}},
+		{"one client record is lost", func(rs []evidence.Run) { rs[0].Clients = rs[0].Clients[1:] }, []string{"conservation"}},
+		{"one model server's record is lost", func(rs []evidence.Run) { rs[0].Backends = rs[0].Backends[1:] }, []string{"conservation"}},
+		{"no model server recorded anything", func(rs []evidence.Run) {
+			for i := range rs {
+				rs[i].Backends = nil
+			}
+		}, []string{"conservation", "one-dispatch", "refused-unseen", "no-internal-errors"}},
+		{"no client recorded anything", func(rs []evidence.Run) {
+			for i := range rs {
+				rs[i].Clients = nil
+			}
+		}, checks.WholeNames()},
+	} {
+		runs := make([]evidence.Run, len(b.Runs))
+		for i := range b.Runs {
+			runs[i] = clone(b.Runs[i])
+		}
+		before := judgeWhole(t, b, runs)
+		c.change(runs)
+		after := judgeWhole(t, b, runs)
+		for _, name := range c.notice {
+			if before[name].Kind != verdict.Pass {
+				t.Errorf("%s does not pass on the good bundle: %s", name, before[name].Why)
+			}
+			if after[name].Kind == verdict.Pass {
+				t.Errorf("%s, and %s passes: %s", c.says, name, after[name].Figure)
+			}
+		}
+	}
+}
+
+func judgeWhole(t *testing.T, b *evidence.Bundle, runs []evidence.Run) map[string]verdict.Verdict {
+	t.Helper()
+	out := map[string]verdict.Verdict{}
+	for _, e := range b.Manifest.RunChecks {
+		spec, err := checks.FromEntry(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[e.Check] = checks.JudgeWhole(spec, runs)
+	}
+	if len(out) != len(checks.WholeNames()) {
+		t.Fatal(fmt.Errorf("%d of %d checks over the whole run are part of it", len(out), len(checks.WholeNames())))
+	}
+	return out
+}
