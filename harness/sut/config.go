@@ -74,6 +74,8 @@ type Configuration struct {
 	Hold bool `json:"hold,omitempty"`
 	// Preset names the engine model of the model servers where they do not hold ("" : answer at once).
 	Preset string `json:"preset,omitempty"`
+	// MaxSeqs is the engines' limit of requests that run at once; 0: the preset's.
+	MaxSeqs int `json:"maxSeqs,omitempty"`
 	// HeldAsWaiting makes the model servers publish the number of held requests as waiting depth ("cap=k under RH").
 	HeldAsWaiting bool `json:"heldAsWaiting,omitempty"`
 	// Raw replaces the rendered EndpointPickerConfig document; for start-up scenarios.

@@ -61,6 +61,8 @@ func saturate(b *scenario.Builder, fairness string) {
 	if b.Profile.Config.ConcurrencyDetector {
 		b.Config.Detector = sut.Detector{Kind: "concurrency", MaxConcurrency: 2}
 	} else {
+		// Engines with two places each, so that a waiting depth of one means that they are full.
+		b.Config.MaxSeqs = 2
 		b.Config.Detector = sut.Detector{Kind: "utilization", QueueDepth: 1, KVUtil: 0.8, Staleness: 2 * time.Second}
 	}
 	b.Config.Bands = []sut.Band{

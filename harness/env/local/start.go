@@ -72,6 +72,9 @@ func (st *stage) startSim(spec sut.Endpoint) (*sim, error) {
 	if err != nil {
 		return nil, err
 	}
+	if n := st.sys.cfg.MaxSeqs; n > 0 {
+		ec.MaxNumSeqs = n
+	}
 	sv, err := server.New(server.Config{Name: spec.Name, Engine: ec, Clock: st.clock, Hold: st.sys.cfg.Hold,
 		HeldAsWaiting: st.sys.cfg.HeldAsWaiting, OnEvent: st.wake})
 	if err != nil {

@@ -54,6 +54,9 @@ func newServer(st *stage, i int, spec sut.Endpoint, cfg sut.Configuration) (*ser
 		if err != nil {
 			return nil, err
 		}
+		if cfg.MaxSeqs > 0 {
+			ec.MaxNumSeqs = cfg.MaxSeqs
+		}
 		if sv.engine, err = engine.New(ec); err != nil {
 			return nil, fmt.Errorf("engine of %s: %w", spec.Name, err)
 		}
