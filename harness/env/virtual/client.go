@@ -35,6 +35,7 @@ func (st *stage) send(r sut.Request, body []byte) *client {
 	c.rec.Intended, c.rec.Sent = int64(st.now), int64(st.now)
 	st.clients[r.ID] = c
 	st.order = append(st.order, c)
+	st.open++
 	c.call = &call{st: st, client: c}
 	st.after(hop, c.call.start)
 	return c
@@ -72,6 +73,7 @@ func (c *client) end(st *stage, outcome string) {
 		return
 	}
 	c.ended = true
+	st.open--
 	c.rec.Outcome, c.rec.End = outcome, int64(st.now)
 	if c.onEnd != nil {
 		st.after(0, c.onEnd)

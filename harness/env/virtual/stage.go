@@ -30,6 +30,7 @@ type stage struct {
 	router   *router
 	servers  []*server
 	clients  map[string]*client
+	open     int       // requests without an ending
 	order    []*client // in the order they were sent
 	arrived  []string
 }
@@ -239,9 +240,9 @@ func (st *stage) Load(ctx context.Context, p plan.Plan) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	l := &loader{st: st, cursor: c, start: st.now, mine: map[string]bool{}}
+	l := &loader{st: st, cursor: c, start: st.now}
 	l.step(plan.Event{Kind: plan.Tick})
-	done := func() bool { return c.Done() && len(st.Unended()) == 0 }
+	done := func() bool { return c.Done() && st.open == 0 }
 	if !st.Await(ctx, st.now+p.Duration+2*time.Minute, done) {
 		return fmt.Sprintf("%d requests have not ended", len(st.Unended())), ctx.Err()
 	}
@@ -256,16 +257,25 @@ type loader struct {
 	st     *stage
 	cursor *plan.Cursor
 	start  time.Duration
-	mine   map[string]bool
+	armed  bool          // a tick is on the agenda
+	tickAt time.Duration // when
 }
 
 func (l *loader) step(ev plan.Event) {
 	for _, o := range l.cursor.Step(l.st.now-l.start, ev, nil) {
 		l.send(*o.Request, l.start+o.Intended)
 	}
-	if at, ok := l.cursor.Deadline(); ok {
-		l.st.at(l.start+at, func() { l.step(plan.Event{Kind: plan.Tick}) })
+	at, ok := l.cursor.Deadline()
+	if !ok || l.armed && l.tickAt <= at {
+		return
 	}
+	l.armed, l.tickAt = true, at
+	l.st.at(l.start+at, func() {
+		if l.tickAt == at {
+			l.armed = false
+		}
+		l.step(plan.Event{Kind: plan.Tick})
+	})
 }
 
 func (l *loader) send(r plan.Request, intended time.Duration) {
