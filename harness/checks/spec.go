@@ -44,6 +44,7 @@ type Spec struct {
 	Mode     string            `json:"mode,omitempty"`
 	Names    []string          `json:"names,omitempty"`  // metric names, each of which must show the series
 	Series   []Series          `json:"series,omitempty"` // expected series
+	Before   string            `json:"before,omitempty"` // earlier sample step, where a difference is judged
 	Zero     string            `json:"zero,omitempty"`   // sample mark at which all of it must be 0
 	Cases    map[string]string `json:"cases,omitempty"`  // start-up case -> text that its refusal must contain
 	Valid    string            `json:"valid,omitempty"`  // start-up case that must come up
@@ -55,6 +56,7 @@ type Spec struct {
 	Shares    map[string]float64 `json:"shares,omitempty"` // tenant -> entitled share
 	Margin    float64            `json:"margin,omitempty"`
 	Malformed []string           `json:"malformed,omitempty"` // scenarios that send malformed requests
+	Unnamed   []string           `json:"unnamed,omitempty"`   // scenarios whose refusals after dispatch name no reason under this contract
 	Statuses  []int              `json:"statuses,omitempty"`  // declared refusal statuses
 }
 
@@ -118,7 +120,7 @@ func Judge(s Spec, r evidence.Run) verdict.Verdict {
 // Names lists the checks of one scenario.
 func Names() []string {
 	return []string{"order", "waiting", "in-flight", "arrives", "refused", "reasons", "completed", "aborted", "undisturbed", "evicted",
-		"never-served", "one-per-release", "gate", "startup", "series", "body", "served-by", "share", "upstream-error", "either", "stays"}
+		"never-served", "one-per-release", "gate", "startup", "series", "body", "served-by", "share", "upstream-error", "either", "stays", "peak", "waits", "twins", "outcome-counts", "label-values", "spread", "prompt-stream", "gone", "unseen"}
 }
 
 func judge(s Spec, r *evidence.Run) finding {
@@ -170,6 +172,24 @@ func judge(s Spec, r *evidence.Run) finding {
 		return servedBy(s, r)
 	case "share":
 		return share(s, r)
+	case "peak":
+		return peak(s, r)
+	case "waits":
+		return waits(s, r)
+	case "twins":
+		return twins(s, r)
+	case "outcome-counts":
+		return outcomeCounts(s, r)
+	case "label-values":
+		return labelValues(s, r)
+	case "gone":
+		return gone(s, r)
+	case "unseen":
+		return unseen(s, r)
+	case "spread":
+		return spread(s, r)
+	case "prompt-stream":
+		return promptStream(s, r)
 	case "either":
 		return either(s, r)
 	case "stays":

@@ -178,7 +178,7 @@ func internalError(s Spec, j joined) string {
 		return ""
 	case !slices.Contains(s.Statuses, c.Status):
 		return "undeclared answer " + answer(c) + ": " + c.Text
-	case c.Reason == "" && len(s.Reasons) > 0:
+	case c.Reason == "" && len(s.Reasons) > 0 && !slices.Contains(s.Unnamed, j.run.Scenario):
 		return fmt.Sprintf("refused with %d and no reason: %s", c.Status, c.Text)
 	}
 	return ""

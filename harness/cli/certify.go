@@ -31,7 +31,7 @@ type certifyCmd struct {
 	Env              string `enum:"local,virtual" default:"local" help:"Where the system runs: local (real sockets on this machine) or virtual (virtual time)."`
 	Seed             uint64 `help:"Seed of the loads; 0 draws one. It is printed first."`
 	Out              string `type:"path" help:"Folder of the evidence bundle; default: a new one under .weir/."`
-	Level            string `enum:"core,extended" default:"core" help:"core: core rows and the rest of the first certification run; extended: every row that has a scenario."`
+	Level            string `enum:"core,extended,slow" default:"core" help:"core: core rows and the rest of the first certification run; extended: every row that has a scenario; slow: also those that wait for minutes (in virtual time extended plays them too)."`
 	Focus            string `help:"Regular expression on requirement ids and scenario names: play only these."`
 	Skip             string `help:"Regular expression on requirement ids and scenario names: leave these out."`
 	Parallel         int    `default:"6" help:"Scenarios at a time."`
@@ -58,7 +58,7 @@ func (c *certifyCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	sel, err := newSelection(c.Level, c.Focus, c.Skip)
+	sel, err := newSelection(c.Level, c.Env, c.Focus, c.Skip)
 	if err != nil {
 		return err
 	}

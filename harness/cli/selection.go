@@ -17,12 +17,14 @@ import (
 // selection chooses what of the catalogue is played.
 type selection struct {
 	level       string
+	slow        bool // scenarios that wait for minutes are played as well
 	focus, skip *regexp.Regexp
 	rows        map[string]catalog.Requirement
 }
 
-func newSelection(level, focus, skip string) (*selection, error) {
-	s := &selection{level: level, rows: map[string]catalog.Requirement{}}
+func newSelection(level, env, focus, skip string) (*selection, error) {
+	// In virtual time minutes cost nothing.
+	s := &selection{level: level, slow: level == "slow" || level == "extended" && env == "virtual", rows: map[string]catalog.Requirement{}}
 	for _, r := range catalog.Requirements() {
 		s.rows[r.ID] = r
 	}
@@ -48,7 +50,7 @@ func compile(flag, expr string) (*regexp.Regexp, error) {
 // judged tells whether a row counts at this level: core rows and the rest of the first certification run, or everything.
 func (s *selection) judged(id string) bool {
 	r := s.rows[id]
-	return s.level == "extended" || r.Level == scenario.Core || r.First
+	return s.level != scenario.Core || r.Level == scenario.Core || r.First
 }
 
 // named tells whether a check of a scenario is wanted by name.
@@ -67,6 +69,9 @@ func (s *selection) options(p profile.Profile, seed uint64) run.Options {
 		c.Excluded = slices.DeleteFunc(c.Excluded, func(x evidence.Exclusion) bool {
 			return !s.judged(x.Requirement) || !s.named(x.Requirement, c.Name)
 		})
+		if c.Slow && !s.slow {
+			continue
+		}
 		if len(c.Checks)+len(c.Excluded) > 0 {
 			o.Scenarios = append(o.Scenarios, c)
 		}

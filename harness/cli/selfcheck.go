@@ -90,7 +90,7 @@ func (c *selfcheckCmd) judge() (selfcheck.Judge, error) {
 	if err != nil {
 		return nil, err
 	}
-	sel, err := newSelection("extended", "", "")
+	sel, err := newSelection("extended", c.Env, "", "")
 	if err != nil {
 		return nil, err
 	}

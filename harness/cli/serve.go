@@ -22,14 +22,23 @@ import (
 type pickerCmd struct {
 	ConfigFile     string        `type:"path" help:"EndpointPickerConfig document; default: flow control on, everything else as the contract defaults."`
 	Contract       string        `default:"llm-d-router-2026-09" help:"Contract whose defaults and grammar apply."`
-	GRPCAddr       string        `name:"grpc-addr" default:"127.0.0.1:9002" help:"ext_proc listener (plaintext gRPC)."`
+	GRPCAddr       string        `name:"grpc-addr" default:"127.0.0.1:9002" help:"ext_proc listener (gRPC)."`
 	HealthAddr     string        `default:"127.0.0.1:9003" help:"gRPC health listener."`
 	MetricsAddr    string        `default:"127.0.0.1:9090" help:"HTTP listener of /metrics."`
 	PoolName       string        `default:"weir" help:"Label inference_pool of the metrics."`
 	EndpointsFile  string        `type:"path" help:"YAML list of model servers, read again when it changes."`
 	ObjectivesFile string        `type:"path" help:"YAML map of objective names to priorities, read again when it changes."`
 	DrainTimeout   time.Duration `default:"30s" help:"How long requests in flight may finish after SIGTERM."`
-	PrintConfig    bool          `help:"Print the effective configuration and end."`
+
+	SecureServing           bool   `help:"Serve ext_proc with TLS."`
+	CertPath                string `type:"path" help:"Directory with tls.crt and tls.key, read again when they change; default: a self-signed certificate."`
+	GRPCMaxRecvMsgSize      int    `name:"grpc-max-recv-msg-size" placeholder:"BYTES" help:"Largest gRPC message received; default 4 MiB."`
+	GRPCMaxSendMsgSize      int    `name:"grpc-max-send-msg-size" placeholder:"BYTES" help:"Largest gRPC message sent; default no limit."`
+	HealthChecking          bool   `help:"Serve the health service on the ext_proc port too."`
+	EnableGRPCStreamMetrics bool   `name:"enable-grpc-stream-metrics" help:"Publish series of ext_proc streams."`
+
+	AllowExperimentalPlugins bool `help:"Accept plugins of alpha stability."`
+	PrintConfig              bool `help:"Print the effective configuration and end."`
 }
 
 // Help is the long help of the command.
@@ -37,6 +46,7 @@ func (pickerCmd) Help() string {
 	return `Examples:
   weir picker --config-file epp.yaml --endpoints-file endpoints.yaml --objectives-file objectives.yaml
   weir picker --config-file epp.yaml --print-config
+  weir picker --secure-serving --cert-path /etc/weir/tls --health-checking
 
 endpoints.yaml:   endpoints: [{name: a, address: 127.0.0.1, port: "8001"}]
 objectives.yaml:  objectives: {interactive: 100, batch: -10}`
@@ -65,12 +75,19 @@ func (c *pickerCmd) Run(con *console) error {
 		_, err := con.out.Write(epconfig.Effective(cfg))
 		return err
 	}
+	if !c.AllowExperimentalPlugins {
+		if err := cfg.Stable(); err != nil {
+			return err
+		}
+	}
 	m, err := picker.New(cfg.Picker)
 	if err != nil {
 		return err
 	}
-	s, err := epp.Serve(epp.Options{Wiring: epp.DefaultWiring(m, contract), Config: cfg, PoolName: c.PoolName, GRPCAddr: c.GRPCAddr,
-		HealthAddr: c.HealthAddr, MetricsAddr: c.MetricsAddr, EndpointsFile: c.EndpointsFile, ObjectivesFile: c.ObjectivesFile})
+	s, err := epp.Serve(epp.Options{Wiring: epp.DefaultWiring(m, contract, cfg.SessionHeaders...), Config: cfg, PoolName: c.PoolName,
+		GRPCAddr: c.GRPCAddr, HealthAddr: c.HealthAddr, MetricsAddr: c.MetricsAddr, EndpointsFile: c.EndpointsFile, ObjectivesFile: c.ObjectivesFile,
+		Secure: c.SecureServing, CertPath: c.CertPath, MaxRecvBytes: c.GRPCMaxRecvMsgSize, MaxSendBytes: c.GRPCMaxSendMsgSize,
+		HealthOnGRPC: c.HealthChecking, StreamMetrics: c.EnableGRPCStreamMetrics})
 	if err != nil {
 		return err
 	}
@@ -86,17 +103,25 @@ type gatewayCmd struct {
 	Addr    string        `default:"127.0.0.1:8080" help:"HTTP listener for clients."`
 	ExtProc string        `name:"ext-proc" default:"127.0.0.1:9002" help:"Address of the picker."`
 	Timeout time.Duration `default:"1000s" help:"How long the picker may take to answer, its queue included."`
+
+	ExtProcTLSSkipVerify bool   `name:"ext-proc-tls-skip-verify" help:"Speak TLS to the picker without verifying its certificate."`
+	ExtProcCAFile        string `name:"ext-proc-ca-file" type:"path" help:"Speak TLS to the picker and verify it with the authorities of this PEM file."`
 }
 
 // Help is the long help of the command.
 func (gatewayCmd) Help() string {
 	return `Example:
-  weir gateway --addr 127.0.0.1:8080 --ext-proc 127.0.0.1:9002`
+  weir gateway --addr 127.0.0.1:8080 --ext-proc 127.0.0.1:9002
+  weir gateway --ext-proc epp.default.svc:9002 --ext-proc-tls-skip-verify`
 }
 
 // Run serves until SIGTERM.
 func (c *gatewayCmd) Run(con *console) error {
-	g, err := gateway.New(gateway.Config{ExtProcAddr: c.ExtProc, MessageTimeout: c.Timeout})
+	toPicker, err := gateway.PickerTLS(c.ExtProcCAFile, c.ExtProcTLSSkipVerify)
+	if err != nil {
+		return fmt.Errorf("--ext-proc-ca-file: %w", err)
+	}
+	g, err := gateway.New(gateway.Config{ExtProcAddr: c.ExtProc, MessageTimeout: c.Timeout, TLS: toPicker})
 	if err != nil {
 		return err
 	}

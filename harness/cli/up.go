@@ -114,7 +114,7 @@ func (c *upCmd) picker(endpoints []picker.Endpoint) (*epp.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return epp.Serve(epp.Options{Wiring: epp.DefaultWiring(m, contract), Config: cfg, PoolName: "up", GRPCAddr: "127.0.0.1:0", HealthAddr: "127.0.0.1:0",
+	return epp.Serve(epp.Options{Wiring: epp.DefaultWiring(m, contract, cfg.SessionHeaders...), Config: cfg, PoolName: "up", GRPCAddr: "127.0.0.1:0", HealthAddr: "127.0.0.1:0",
 		MetricsAddr: "127.0.0.1:0", Endpoints: endpoints, Objectives: upObjectives})
 }
 

@@ -195,7 +195,11 @@ func (s *Session) play(ctx context.Context, c scenario.Compiled, rec *evidence.R
 	if len(c.Checks) == 0 {
 		return "the profile judges nothing of it", sys.Close(ctx)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.Limit, fmt.Errorf("scenario did not end within %s", s.opts.Limit))
+	limit := s.opts.Limit
+	if c.Slow {
+		limit += 20 * time.Minute
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("scenario did not end within %s", limit))
 	defer cancel()
 	var unsupported *sut.UnsupportedError
 	switch err := sys.Configure(ctx, c.Config); {

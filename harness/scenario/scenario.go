@@ -31,6 +31,8 @@ type Scenario struct {
 	Needs []sut.Feature
 	// Alone keeps everything else away while it plays: its figures depend on the machine's own load.
 	Alone bool
+	// Slow scenarios wait for minutes of the system's own clock.
+	Slow  bool
 	Write func(b *Builder)
 }
 
@@ -46,6 +48,7 @@ type Compiled struct {
 	// Capacity is the number of requests the configured limit lets run at once; 0 if the scenario has none.
 	Capacity int
 	Alone    bool
+	Slow     bool
 	// Excluded are the requirements of checks that the profile does not judge.
 	Excluded []evidence.Exclusion
 }
@@ -54,7 +57,7 @@ type Compiled struct {
 func Compile(s Scenario, p profile.Profile, seed uint64) Compiled {
 	b := newBuilder(s.Name, p, seed)
 	s.Write(b)
-	c := Compiled{Name: s.Name, Title: s.Title, Needs: s.Needs, Config: b.Config, Capacity: b.capacity, Alone: s.Alone,
+	c := Compiled{Name: s.Name, Title: s.Title, Needs: s.Needs, Config: b.Config, Capacity: b.capacity, Alone: s.Alone, Slow: s.Slow,
 		Script: sut.Script{Scenario: s.Name, Steps: b.steps}}
 	for _, ch := range b.checks {
 		if judged, why := p.Applies(ch.Requirement); judged {

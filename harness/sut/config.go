@@ -78,6 +78,9 @@ type Configuration struct {
 	MaxSeqs int `json:"maxSeqs,omitempty"`
 	// HeldAsWaiting makes the model servers publish the number of held requests as waiting depth ("cap=k under RH").
 	HeldAsWaiting bool `json:"heldAsWaiting,omitempty"`
+	// AgentIdentity enables the plugin of that name; APIVersion overrides the dialect's.
+	AgentIdentity bool   `json:"agentIdentity,omitempty"`
+	APIVersion    string `json:"apiVersion,omitempty"`
 	// Raw replaces the rendered EndpointPickerConfig document; for start-up scenarios.
 	Raw string `json:"raw,omitempty"`
 }
@@ -92,8 +95,10 @@ type Endpoint struct {
 
 // Detector selects and parametrizes the saturation detector; Kind "" leaves the router's default.
 type Detector struct {
-	Kind           string        `json:"kind"` // "", "utilization", "concurrency"
+	Kind           string        `json:"kind"`           // "", "utilization", "concurrency"
+	Mode           string        `json:"mode,omitempty"` // concurrency: "" (requests), "tokens", "hybrid"
 	MaxConcurrency int           `json:"maxConcurrency,omitempty"`
+	MaxTokens      int           `json:"maxTokenConcurrency,omitempty"`
 	QueueDepth     int           `json:"queueDepthThreshold,omitempty"`
 	KVUtil         float64       `json:"kvCacheUtilThreshold,omitempty"`
 	Staleness      time.Duration `json:"metricsStalenessThresholdNs,omitempty"`
@@ -110,9 +115,11 @@ type Ceiling struct {
 
 // Band is one priority band; empty policy names leave the router's default. Limits of 0 are unset.
 type Band struct {
-	Priority    int    `json:"priority"`
-	MaxRequests int64  `json:"maxRequests,omitempty"`
-	MaxBytes    int64  `json:"maxBytes,omitempty"`
-	Fairness    string `json:"fairness,omitempty"` // "", "round-robin", "global-strict"
-	Ordering    string `json:"ordering,omitempty"` // "", "fcfs", "edf", "slo-deadline"
+	Priority    int   `json:"priority"`
+	MaxRequests int64 `json:"maxRequests,omitempty"`
+	MaxBytes    int64 `json:"maxBytes,omitempty"`
+	// ZeroRequests writes maxRequests: 0, which means the default (FC-CAP-14).
+	ZeroRequests bool   `json:"zeroRequests,omitempty"`
+	Fairness     string `json:"fairness,omitempty"` // "", "round-robin", "global-strict"
+	Ordering     string `json:"ordering,omitempty"` // "", "fcfs", "edf", "slo-deadline"
 }

@@ -261,6 +261,9 @@ func (p player) drain(ctx context.Context, s Step, rec *evidence.Step) {
 
 func (p player) script(ctx context.Context, s Step, rec *evidence.Step) {
 	p.st.SetLoad(s.Endpoint, *s.Values)
+	if s.Count < 0 {
+		return // a server outside the pool is not scraped
+	}
 	from := p.st.Scrapes(s.Endpoint)
 	p.await(ctx, s.Limit, ScrapeLimit, rec, func() (bool, string) {
 		n := p.st.Scrapes(s.Endpoint) - from

@@ -18,7 +18,7 @@ func Render(c Configuration, d profile.Config) (string, error) {
 	}
 	var b strings.Builder
 	w := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
-	w("apiVersion: %s", d.APIVersion)
+	w("apiVersion: %s", apiVersion(c, d))
 	w("kind: EndpointPickerConfig")
 	w("featureGates: [flowControl]")
 	if c.Detector.Kind == "utilization" && d.Detector == "inline" {
@@ -69,13 +69,19 @@ func renderPlugins(w func(string, ...any), c Configuration, d profile.Config) {
 		w("- type: priority-holdback-policy")
 		w("  parameters: {shape: linear, domain: rank, minCeiling: %v, maxCeiling: %v}", c.Ceiling.Min, c.Ceiling.Max)
 	}
+	if c.AgentIdentity {
+		w("- type: agent-identity")
+	}
 	w("- type: %s", scorer(c))
 	w("- type: max-score-picker")
 }
 
 func renderDetector(w func(string, ...any), indent string, d Detector) {
 	if d.Kind == "concurrency" {
-		w("%sconcurrencyMode: requests", indent)
+		w("%sconcurrencyMode: %s", indent, mode(d))
+		if d.MaxTokens > 0 {
+			w("%smaxTokenConcurrency: %d", indent, d.MaxTokens)
+		}
 		if d.MaxConcurrency > 0 {
 			w("%smaxConcurrency: %d", indent, d.MaxConcurrency)
 		}
@@ -126,6 +132,9 @@ func renderFlowControl(w func(string, ...any), c Configuration, d profile.Config
 	w("  priorityBands:")
 	for _, band := range c.Bands {
 		w("  - priority: %d", band.Priority)
+		if band.ZeroRequests {
+			w("    maxRequests: \"0\"")
+		}
 		if band.MaxRequests > 0 {
 			w("    maxRequests: %q", fmt.Sprint(band.MaxRequests))
 		}
@@ -139,6 +148,20 @@ func renderFlowControl(w func(string, ...any), c Configuration, d profile.Config
 			w("    orderingPolicyRef: %s", ref)
 		}
 	}
+}
+
+func apiVersion(c Configuration, d profile.Config) string {
+	if c.APIVersion != "" {
+		return c.APIVersion
+	}
+	return d.APIVersion
+}
+
+func mode(d Detector) string {
+	if d.Mode == "" {
+		return "requests"
+	}
+	return d.Mode
 }
 
 func scorer(c Configuration) string {

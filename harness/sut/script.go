@@ -29,7 +29,7 @@ const (
 	OpQuiet    Op = "quiet"           // watch for Quiet; evidence only
 	OpArrivals Op = "arrivals"        // wait until the named requests have arrived at a model server
 	OpEndings  Op = "endings"         // wait until the named requests have ended at the client
-	OpScript   Op = "script"          // set the metrics of Endpoint to Values and wait until the router has scraped it three times
+	OpScript   Op = "script"          // set the metrics of Endpoint to Values and wait until the router has scraped it three times (Count -1: do not wait)
 	OpProbe    Op = "probe"           // send one request that a model server does not hold; wait for its arrival or for Quiet; then cancel it if pending
 	OpAdd      Op = "endpoint-add"    // put Endpoint into the pool
 	OpRemove   Op = "endpoint-remove" // take Endpoint out of the pool
@@ -76,10 +76,11 @@ type Request struct {
 	Size      int               `json:"size,omitempty"` // pad the default body to this many bytes
 	Path      string            `json:"path,omitempty"` // "" : /v1/completions
 	Stream    bool              `json:"stream,omitempty"`
-	HoldAfter int               `json:"holdAfter,omitempty"` // tokens to send before the hold
-	PassHold  bool              `json:"passHold,omitempty"`  // the model server answers at once although it holds others
-	Subset    []string          `json:"subset,omitempty"`    // endpoint names the request is restricted to
-	Prompt    int               `json:"prompt,omitempty"`    // tokens of the default body's prompt, at 4 bytes each
-	NoBody    bool              `json:"noBody,omitempty"`    // an empty body
+	HoldAfter int               `json:"holdAfter,omitempty"`   // tokens to send before the hold
+	PassHold  bool              `json:"passHold,omitempty"`    // the model server answers at once although it holds others
+	Subset    []string          `json:"subset,omitempty"`      // endpoint names the request is restricted to
+	Prompt    int               `json:"prompt,omitempty"`      // tokens of the default body's prompt, at 4 bytes each
+	BodyDelay time.Duration     `json:"bodyDelayNs,omitempty"` // the last byte of the body is withheld for so long
+	NoBody    bool              `json:"noBody,omitempty"`      // an empty body
 	MaxTokens int               `json:"maxTokens,omitempty"`
 }

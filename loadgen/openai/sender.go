@@ -49,6 +49,8 @@ type Request struct {
 	Headers    map[string]string // set as given, empty values too; they win over the sender's own
 	Stream     bool
 	Intended   time.Duration // when it was due
+	// BodyDelay withholds the last byte of the body for so long: a slow client.
+	BodyDelay time.Duration
 }
 
 // ProgressKind says how far a request has come.
@@ -128,6 +130,9 @@ func (s *Sender) build(ctx context.Context, r Request) (*http.Request, error) {
 	}
 	// Without GetBody the transport cannot send the body a second time, so it never repeats a request by itself.
 	req.GetBody = nil
+	if r.BodyDelay > 0 && len(r.Body) > 0 {
+		req.Body = &slowBody{ctx: ctx, rest: r.Body, delay: r.BodyDelay}
+	}
 	set := func(name, value string) { req.Header[textproto.CanonicalMIMEHeaderKey(name)] = []string{value} }
 	set("content-type", "application/json")
 	set("user-agent", "weir")

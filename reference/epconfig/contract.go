@@ -18,10 +18,19 @@ type Contract struct {
 	BandMaxBytes    int64
 	// EmptyPoolOutcomes distinguishes refusals on an empty pool.
 	EmptyPoolOutcomes bool
-	// Eviction accepts flowControl.enableEviction, Holdback priority-holdback-policy, NoEndpointTTL flowControl.noEndpointRequestTTL.
+	// Eviction accepts flowControl.enableEviction, Holdback the ceiling policies that treat priorities differently
+	// (priority-holdback-policy, soft-reflective-ceiling-policy), NoEndpointTTL flowControl.noEndpointRequestTTL.
 	Eviction      bool
 	Holdback      bool
 	NoEndpointTTL bool
+	// Hybrid accepts concurrencyMode: hybrid and the parameters that came with it (outputRatio, matchLengthWeight).
+	Hybrid bool
+	// StabilityGate keeps alpha plugins from starting without --allow-experimental-plugins (FC-CFG-14).
+	StabilityGate bool
+	// ProgramHalfLife is lasHalfLifeSeconds where program-aware-fairness has none; 0: service never halves. DecayFactor accepts
+	// the older lasDecayFactor.
+	ProgramHalfLife time.Duration
+	DecayFactor     bool
 	// Stages measures prefill and decode endpoints separately and gives pool_saturation the label stage.
 	Stages bool
 	// DetectorFilter adds the selected detector to every handwritten profile as a filter.
@@ -53,15 +62,16 @@ func ContractNamed(name string) (Contract, error) {
 	case "", Router202609:
 		return Contract{
 			Name: Router202609, TTLStatus: 429, DefaultTTL: time.Minute, BandMaxRequests: 5000, BandMaxBytes: 1e9,
-			EmptyPoolOutcomes: true, Eviction: true, Holdback: true, NoEndpointTTL: true, Stages: true, DetectorFilter: true,
-			ConcurrencyFailOpen: true, GateValues: true, Passthrough: true, gates: []string{gateFlowControl, "haPopulateNonLeaderDatastore"},
+			EmptyPoolOutcomes: true, Eviction: true, Holdback: true, NoEndpointTTL: true, Hybrid: true, StabilityGate: true,
+			ProgramHalfLife: time.Minute, Stages: true, DetectorFilter: true, ConcurrencyFailOpen: true, GateValues: true,
+			Passthrough: true, gates: []string{gateFlowControl, "haPopulateNonLeaderDatastore"},
 		}, nil
 	case Router09:
-		return Contract{Name: Router09, TTLStatus: 503, BandMaxBytes: 1e9, gates: []string{gateFlowControl, "dataLayer"}}, nil
+		return Contract{Name: Router09, TTLStatus: 503, BandMaxBytes: 1e9, DecayFactor: true, gates: []string{gateFlowControl, "dataLayer"}}, nil
 	case RHOAI34:
 		return Contract{
 			Name: RHOAI34, TTLStatus: 503, DefaultTTL: time.Minute, BandMaxRequests: 5000, BandMaxBytes: 1 << 30,
-			InlineDetector: true, gates: []string{gateFlowControl, "dataLayer"},
+			InlineDetector: true, DecayFactor: true, gates: []string{gateFlowControl, "dataLayer"},
 		}, nil
 	}
 	return Contract{}, fmt.Errorf("unknown contract %q: choose one of %q", name, ContractNames())

@@ -2,6 +2,7 @@ package epconfig
 
 import (
 	"fmt"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -13,12 +14,20 @@ import (
 type effectiveDoc struct {
 	Contract      string          `yaml:"contract"`
 	FlowControl   bool            `yaml:"flowControlGate"`
+	Legacy        *effectiveShed  `yaml:"legacyAdmission,omitempty"`
 	EndpointsFile string          `yaml:"endpointsFile,omitempty"`
 	Passthrough   bool            `yaml:"passthrough"`
-	Flow          effectiveFlow   `yaml:"flowControl"`
+	Sessions      []string        `yaml:"sessionHeaders,omitempty,flow"`
+	Flow          *effectiveFlow  `yaml:"flowControl,omitempty"`
 	Scheduling    effectiveSched  `yaml:"scheduling"`
 	Refusals      effectiveRefuse `yaml:"refusals"`
 	Warnings      []string        `yaml:"warnings,omitempty"`
+}
+
+// effectiveShed is what remains with the gate off: negative priorities are refused at a saturated pool, nothing waits.
+type effectiveShed struct {
+	ShedAtSaturation float64        `yaml:"shedNegativePrioritiesAtSaturation"`
+	Detector         map[string]any `yaml:"saturationDetector"`
 }
 
 type effectiveRefuse struct {
@@ -38,6 +47,7 @@ type effectiveFlow struct {
 	Bands                []effectiveBand `yaml:"priorityBands"`
 	DefaultBand          effectiveBand   `yaml:"defaultPriorityBand"`
 	DefaultNegativeBand  effectiveBand   `yaml:"defaultNegativePriorityBand"`
+	ProgramAware         map[string]any  `yaml:"programAwareFairness,omitempty"`
 }
 
 type effectiveBand struct {
@@ -49,9 +59,17 @@ type effectiveBand struct {
 }
 
 type effectiveSched struct {
+	Filters      []effectiveFilter `yaml:"labelFilters,omitempty"`
 	Scorers      []effectiveScorer `yaml:"scorers"`
+	Prefix       map[string]int    `yaml:"prefixCache,omitempty"`
 	MaxEndpoints int               `yaml:"maxNumOfEndpoints"`
 	SubsetFilter bool              `yaml:"subsetFilter"`
+}
+
+type effectiveFilter struct {
+	Label   string   `yaml:"label"`
+	Values  []string `yaml:"values,omitempty,flow"`
+	Missing bool     `yaml:"orWithoutLabel,omitempty"`
 }
 
 type effectiveScorer struct {
@@ -62,6 +80,10 @@ type effectiveScorer struct {
 var (
 	fairnessNames = map[flowcontrol.Fairness]string{
 		flowcontrol.GlobalStrict: "global-strict-fairness-policy", flowcontrol.RoundRobin: "round-robin-fairness-policy",
+		flowcontrol.ProgramAware: "program-aware-fairness",
+	}
+	modeNames = map[flowcontrol.ConcurrencyMode]string{
+		flowcontrol.Requests: "requests", flowcontrol.Tokens: "tokens", flowcontrol.Hybrid: "hybrid",
 	}
 	orderingNames = map[flowcontrol.Ordering]string{
 		flowcontrol.FCFS: "fcfs-ordering-policy", flowcontrol.EDF: "edf-ordering-policy", flowcontrol.SLODeadline: "slo-deadline-ordering-policy",
@@ -69,34 +91,59 @@ var (
 	scorerNames = map[scheduling.ScorerKind]string{
 		scheduling.Queue: "queue-scorer", scheduling.KVUtilization: "kv-cache-utilization-scorer",
 		scheduling.RunningRequests: "running-requests-size-scorer", scheduling.ActiveRequests: "active-request-scorer",
-		scheduling.PrefixCache: "prefix-cache-scorer",
+		scheduling.PrefixCache: "prefix-cache-scorer", scheduling.LoRAAffinity: "lora-affinity-scorer",
 	}
 )
 
 // Effective prints the configuration with every default filled in, as YAML for people; it is not an EndpointPickerConfig.
 func Effective(c Config) []byte {
-	f, s := c.Picker.Flow, c.Picker.Scheduling
 	doc := effectiveDoc{
 		Contract: c.Contract.Name, FlowControl: c.FlowControl, EndpointsFile: c.EndpointsFile, Passthrough: c.Passthrough,
-		Flow: effectiveFlow{
-			MaxRequests: limitText(f.MaxRequests), MaxBytes: limitText(f.MaxBytes),
-			DefaultRequestTTL: ttlText(f.TTL.String()), NoEndpointRequestTTL: ttlText(f.NoEndpointTTL.String()),
-			EnableEviction: f.Eviction, Stages: f.Stages, Detector: detectorText(f.Detector), Ceiling: ceilingText(f.Ceiling),
-			DefaultBand: bandText(f.DefaultBand, false), DefaultNegativeBand: bandText(f.DefaultNegativeBand, false),
-		},
-		Scheduling: effectiveSched{MaxEndpoints: s.MaxEndpoints, SubsetFilter: s.SubsetFilter},
-		Refusals:   effectiveRefuse{TTLStatus: c.Contract.TTLStatus, EmptyPoolOutcomes: f.EmptyPoolOutcomes},
-		Warnings:   c.Warnings,
+		Sessions: c.SessionHeaders, Scheduling: schedulingText(c.Picker.Scheduling),
+		Refusals: effectiveRefuse{TTLStatus: c.Contract.TTLStatus, EmptyPoolOutcomes: c.Picker.Flow.EmptyPoolOutcomes},
+		Warnings: c.Warnings,
 	}
-	for _, b := range f.Bands {
-		doc.Flow.Bands = append(doc.Flow.Bands, bandText(b, true))
-	}
-	for _, sc := range s.Scorers {
-		doc.Scheduling.Scorers = append(doc.Scheduling.Scorers, effectiveScorer{scorerNames[sc.Kind], sc.Weight})
+	if c.FlowControl {
+		doc.Flow = flowText(c.Picker.Flow)
+	} else {
+		doc.Legacy = &effectiveShed{LegacyCeiling, detectorText(c.Picker.Flow.Detector)}
 	}
 	out, err := yaml.Marshal(doc)
 	if err != nil {
 		return fmt.Appendf(nil, "# the configuration cannot be printed: %v\n", err)
+	}
+	return out
+}
+
+func flowText(f flowcontrol.Config) *effectiveFlow {
+	out := &effectiveFlow{
+		MaxRequests: limitText(f.MaxRequests), MaxBytes: limitText(f.MaxBytes),
+		DefaultRequestTTL: ttlText(f.TTL), NoEndpointRequestTTL: ttlText(f.NoEndpointTTL),
+		EnableEviction: f.Eviction, Stages: f.Stages, Detector: detectorText(f.Detector), Ceiling: ceilingText(f.Ceiling),
+		DefaultBand: bandText(f.DefaultBand, false), DefaultNegativeBand: bandText(f.DefaultNegativeBand, false),
+	}
+	aware := f.DefaultBand.Fairness == flowcontrol.ProgramAware || f.DefaultNegativeBand.Fairness == flowcontrol.ProgramAware
+	for _, b := range f.Bands {
+		out.Bands = append(out.Bands, bandText(b, true))
+		aware = aware || b.Fairness == flowcontrol.ProgramAware
+	}
+	if p := f.ProgramAware; aware {
+		out.ProgramAware = map[string]any{"lasWeightService": p.WeightService, "lasWeightHeadWait": p.WeightHeadWait,
+			"lasHalfLife": ttlText(p.HalfLife), "evictionTtl": ttlText(p.IdleTTL)}
+	}
+	return out
+}
+
+func schedulingText(s scheduling.Config) effectiveSched {
+	out := effectiveSched{MaxEndpoints: s.MaxEndpoints, SubsetFilter: s.SubsetFilter}
+	for _, f := range s.Labels {
+		out.Filters = append(out.Filters, effectiveFilter{f.Key, f.Values, f.Missing})
+	}
+	for _, sc := range s.Scorers {
+		out.Scorers = append(out.Scorers, effectiveScorer{scorerNames[sc.Kind], sc.Weight})
+		if sc.Kind == scheduling.PrefixCache {
+			out.Prefix = map[string]int{"blockTokens": s.Prefix.BlockTokens, "maxBlocks": s.Prefix.MaxBlocks, "lruCapacityPerServer": s.Prefix.LRUCapacity}
+		}
 	}
 	return out
 }
@@ -108,11 +155,11 @@ func limitText(v int64) string {
 	return fmt.Sprint(v)
 }
 
-func ttlText(s string) string {
-	if s == "0s" {
+func ttlText(d time.Duration) string {
+	if d == 0 {
 		return "none"
 	}
-	return s
+	return d.String()
 }
 
 func bandText(b flowcontrol.BandConfig, priority bool) effectiveBand {
@@ -129,7 +176,15 @@ func bandText(b flowcontrol.BandConfig, priority bool) effectiveBand {
 func detectorText(d flowcontrol.DetectorConfig) map[string]any {
 	m := map[string]any{"headroom": d.Headroom, "filter": d.Filter, "filterFailOpen": d.FilterFailOpen}
 	if d.Kind == flowcontrol.Concurrency {
-		m["type"], m["maxConcurrency"] = "concurrency-detector", d.MaxConcurrency
+		m["type"], m["concurrencyMode"] = "concurrency-detector", modeNames[d.Mode]
+		m["maxConcurrency"], m["maxTokenConcurrency"] = d.MaxConcurrency, d.MaxTokens
+		if d.Mode == flowcontrol.Requests {
+			return m
+		}
+		m["addEstimatedOutputTokens"] = d.EstimateOutput
+		if d.EstimateOutput {
+			m["outputRatio"], m["maxEstimatedOutputTokens"] = d.OutputRatio, limitText(d.MaxEstimatedOutput)
+		}
 		return m
 	}
 	m["type"], m["queueDepthThreshold"] = "utilization-detector", d.QueueDepth
@@ -140,6 +195,9 @@ func detectorText(d flowcontrol.DetectorConfig) map[string]any {
 func ceilingText(c flowcontrol.CeilingConfig) map[string]any {
 	if c.Kind == flowcontrol.Static {
 		return map[string]any{"type": "static-usage-limit-policy", "threshold": c.Threshold}
+	}
+	if c.Kind == flowcontrol.SoftReflective {
+		return map[string]any{"type": "soft-reflective-ceiling-policy"}
 	}
 	domain := "rank"
 	if c.ByValue {

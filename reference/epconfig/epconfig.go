@@ -18,9 +18,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/llm-weir/weir/reference/flowcontrol"
 	"github.com/llm-weir/weir/reference/picker"
-	"github.com/llm-weir/weir/reference/scheduling"
 )
 
 // Config is a loaded document.
@@ -28,14 +26,32 @@ type Config struct {
 	Picker picker.Config
 	// Contract is the behaviour whose defaults were filled in.
 	Contract Contract
-	// FlowControl tells whether the feature gate is on.
+	// FlowControl tells whether the feature gate is on. With the gate off nothing is queued and only two things of Picker count:
+	// Scheduling, and Flow.Detector for legacy admission (LegacyCeiling).
 	FlowControl bool
+	// SessionHeaders are looked at, in this order, for a fairness ID where the request has none; nil without agent-identity.
+	SessionHeaders []string
 	// EndpointsFile is the path of file-discovery; "" if the document uses none.
 	EndpointsFile string
 	// Passthrough dispatches unknown paths as opaque bodies.
 	Passthrough bool
 	// Warnings are remarks that do not keep the picker from starting, each with file:line.
 	Warnings []string
+
+	alpha []error // one for each declared plugin of alpha stability
+}
+
+// LegacyCeiling is the saturation from which legacy admission (gate off) refuses requests of negative priority, with 429 and no
+// reason header; all others pass (spec/endpoint-picker.md §5.4).
+const LegacyCeiling = 1.0
+
+// Stable says which alpha plugins keep the picker from starting without --allow-experimental-plugins (FC-CFG-14); nil for a
+// contract without that flag.
+func (c Config) Stable() error {
+	if !c.Contract.StabilityGate {
+		return nil
+	}
+	return errors.Join(c.alpha...)
 }
 
 const gateFlowControl = "flowControl"
@@ -49,11 +65,13 @@ const (
 // loader is one Load in progress.
 type loader struct {
 	reader
-	c           Contract
-	declared    map[string]plugin
-	order       []string // declaration order
-	detectorRef string   // name of the selected detector
-	cfg         Config
+	c            Contract
+	declared     map[string]plugin
+	order        []string   // declaration order
+	detectorRef  string     // name of the selected detector
+	producerRef  *yaml.Node // its inFlightLoadProducerName; nil: not given
+	programAware string     // name of the program-aware-fairness in use
+	cfg          Config
 }
 
 // Default is the configuration of an empty document with flow control switched on.
@@ -67,7 +85,7 @@ func Default(c Contract) Config {
 
 // Load reads one document; name is the file name shown in errors. All errors are reported, joined, one a line.
 func Load(name string, doc []byte, c Contract) (Config, error) {
-	l := &loader{reader: reader{file: name}, c: c, declared: map[string]plugin{}}
+	l := &loader{reader: reader{file: name, hints: hintsFor(c)}, c: c, declared: map[string]plugin{}}
 	root, err := parse(name, doc)
 	if err != nil {
 		return Config{}, err
@@ -79,6 +97,7 @@ func Load(name string, doc []byte, c Contract) (Config, error) {
 	l.gates(o)
 	l.plugins(o)
 	l.flowControl(o)
+	l.tokenAccounting()
 	l.profiles(o)
 	l.dataLayer(o)
 	l.requestHandler(o)
@@ -144,89 +163,6 @@ func (l *loader) gates(o object) {
 			l.cfg.FlowControl = value != "false"
 		}
 	}
-}
-
-// profiles fills in scheduling: the one profile written down, or one made of everything declared, or the router's built-in one.
-func (l *loader) profiles(root object) {
-	s := &l.cfg.Picker.Scheduling
-	s.SubsetFilter, s.MaxEndpoints = true, 1
-	list := root.list("schedulingProfiles")
-	for i, n := range list {
-		path := fmt.Sprintf("schedulingProfiles[%d]", i)
-		o := l.object(n, path, "name", "plugins")
-		if i > 0 {
-			l.fail(n, "%s: more than one scheduling profile is not supported by this build", path)
-		}
-		if o.str("name", "") == "" {
-			l.fail(n, "%s.name: missing", path)
-		}
-		pickers := 0
-		for j, p := range o.list("plugins") {
-			pickers += l.profilePlugin(p, fmt.Sprintf("%s.plugins[%d]", path, j))
-		}
-		if pickers > 1 {
-			l.fail(n, "%s.plugins: more than one picker", path)
-		}
-	}
-	if len(list) > 0 {
-		if l.c.DetectorFilter {
-			l.cfg.Picker.Flow.Detector.Filter = true
-		}
-		return
-	}
-	if len(l.order) == 0 {
-		s.Scorers = []scheduling.Scorer{{Kind: scheduling.Queue, Weight: 2}, {Kind: scheduling.KVUtilization, Weight: 2}, {Kind: scheduling.PrefixCache, Weight: 3}}
-		l.cfg.Picker.Flow.Detector.Filter = l.c.DetectorFilter
-		return
-	}
-	for _, name := range l.order {
-		l.use(name, l.declared[name], 1, l.declared[name].node, "plugins")
-	}
-	l.cfg.Picker.Flow.Detector.Filter = l.cfg.Picker.Flow.Detector.Filter || l.c.DetectorFilter
-}
-
-// profilePlugin reads one reference of a profile and says how many pickers it added.
-func (l *loader) profilePlugin(n *yaml.Node, path string) int {
-	o := l.object(n, path, "pluginRef", "weight")
-	ref := o.str("pluginRef", "")
-	p, ok := l.declared[ref]
-	if !ok {
-		l.fail(o.at("pluginRef"), "%s.pluginRef: references undefined plugin '%s'", path, ref)
-		return 0
-	}
-	weight := o.number("weight", 1)
-	if weight < 0 {
-		l.fail(o.at("weight"), "%s.weight: must not be negative, got %v", path, weight)
-	}
-	if _, scorer := p.value.(scheduling.ScorerKind); o.has("weight") && !scorer && p.value != nil {
-		l.warnAt(o.at("weight"), "%s.weight: only scorers have a weight", path)
-	}
-	return l.use(ref, p, weight, o.at("pluginRef"), path)
-}
-
-// use adds a plugin to the profile and returns 1 for a picker. Plugins of the other kinds are legal only where the profile is made
-// of everything declared (path "plugins").
-func (l *loader) use(name string, p plugin, weight float64, at *yaml.Node, path string) int {
-	s := &l.cfg.Picker.Scheduling
-	switch v := p.value.(type) {
-	case scheduling.ScorerKind:
-		s.Scorers = append(s.Scorers, scheduling.Scorer{Kind: v, Weight: weight})
-	case endpointPicker:
-		s.MaxEndpoints = v.max
-		return 1
-	case flowcontrol.DetectorConfig:
-		if name == l.detectorRef {
-			l.cfg.Picker.Flow.Detector.Filter = true
-		} else if path != "plugins" {
-			l.fail(at, "%s: '%s' as a filter while '%s' is the saturation detector is not supported by this build", path, name, l.detectorRef)
-		}
-	case nil: // already reported
-	default:
-		if path != "plugins" {
-			l.fail(at, "%s: plugin '%s' of type %s does not implement a filter, scorer or picker", path, name, p.typ)
-		}
-	}
-	return 0
 }
 
 func (l *loader) dataLayer(root object) {

@@ -5,13 +5,11 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/llm-weir/weir/reference/flowcontrol"
-	"github.com/llm-weir/weir/reference/scheduling"
 )
 
 var rewrite = flag.Bool("rewrite", false, "rewrite the goldens")
@@ -41,36 +39,6 @@ func TestContracts(t *testing.T) {
 	}
 }
 
-// TestDefaults holds what an empty document means under each contract (spec §3.2 and the version table).
-func TestDefaults(t *testing.T) {
-	rows := []struct {
-		contract         string
-		ttl, noEndpoint  time.Duration
-		maxReq, maxBytes int64
-		filter           bool
-		emptyOutcomes    bool
-	}{
-		{Router09, 0, 0, 0, 1e9, false, false},
-		{Router202609, time.Minute, time.Minute, 5000, 1e9, true, true},
-		{RHOAI34, time.Minute, time.Minute, 5000, 1 << 30, false, false},
-	}
-	for _, r := range rows {
-		cfg := Default(contract(t, r.contract))
-		f := cfg.Picker.Flow
-		if f.TTL != r.ttl || f.NoEndpointTTL != r.noEndpoint || f.DefaultBand.MaxRequests != r.maxReq || f.DefaultBand.MaxBytes != r.maxBytes ||
-			f.Detector.Filter != r.filter || f.EmptyPoolOutcomes != r.emptyOutcomes || !cfg.FlowControl {
-			t.Errorf("%s: %+v", r.contract, f)
-		}
-		if f.FlowIdle != 5*time.Minute || f.BandIdle != 10*time.Minute || f.MaxBytes != 0 || f.MaxRequests != 0 {
-			t.Errorf("%s: constants %+v", r.contract, f)
-		}
-		want := []scheduling.Scorer{{Kind: scheduling.Queue, Weight: 2}, {Kind: scheduling.KVUtilization, Weight: 2}, {Kind: scheduling.PrefixCache, Weight: 3}}
-		if !reflect.DeepEqual(cfg.Picker.Scheduling.Scorers, want) {
-			t.Errorf("%s: scorers %v", r.contract, cfg.Picker.Scheduling.Scorers)
-		}
-	}
-}
-
 func TestConcurrencyFilterFailsOpenOnlyInTheNewestContract(t *testing.T) {
 	doc := head + "plugins: [{type: concurrency-detector, parameters: {maxConcurrency: 4, headroom: 0.25}}]\nflowControl: {saturationDetector: {pluginRef: concurrency-detector}}\n"
 	for _, name := range ContractNames() {
@@ -78,35 +46,38 @@ func TestConcurrencyFilterFailsOpenOnlyInTheNewestContract(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := flowcontrol.DetectorConfig{Kind: flowcontrol.Concurrency, MaxConcurrency: 4, Headroom: 0.25, Filter: true, FilterFailOpen: name == Router202609}
+		want := flowcontrol.DetectorConfig{Kind: flowcontrol.Concurrency, MaxConcurrency: 4, MaxTokens: 1e6, OutputRatio: 1.5, Headroom: 0.25,
+			Filter: true, FilterFailOpen: name == Router202609}
 		if got := cfg.Picker.Flow.Detector; got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)
 		}
 	}
 }
 
-// TestGoldens prints what each document comes to.
+// TestGoldens prints what each document comes to under each contract: the effective configuration, or the reasons to refuse it.
 func TestGoldens(t *testing.T) {
-	rows := []struct{ file, contract string }{
-		{"seeds/chapter-saturation-detector.yaml", RHOAI34},
-		{"seeds/chapter-flow-control.yaml", RHOAI34},
-		{"seeds/chapter-flow-control.yaml", Router202609},
-		{"external-epp.yaml", Router202609},
-		{"external-epp.yaml", Router09},
-		{"everything.yaml", Router202609},
+	files, err := filepath.Glob("testdata/seeds/*.yaml")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, r := range rows {
-		t.Run(r.file+"@"+r.contract, func(t *testing.T) {
-			doc, err := os.ReadFile(filepath.Join("testdata", r.file))
-			if err != nil {
-				t.Fatal(err)
-			}
-			cfg, err := Load(r.file, doc, contract(t, r.contract))
-			if err != nil {
-				t.Fatal(err)
-			}
-			golden(t, strings.TrimSuffix(r.file, ".yaml")+"."+r.contract+".golden", Effective(cfg))
-		})
+	for _, path := range append(files, "testdata/external-epp.yaml", "testdata/everything.yaml") {
+		file := strings.TrimPrefix(filepath.ToSlash(path), "testdata/")
+		for _, name := range ContractNames() {
+			t.Run(file+"@"+name, func(t *testing.T) {
+				doc, err := os.ReadFile(path)
+				if err != nil {
+					t.Fatal(err)
+				}
+				cfg, err := Load(file, doc, contract(t, name))
+				text := Effective(cfg)
+				if err != nil {
+					text = []byte("refused:\n" + err.Error() + "\n")
+				} else if err := cfg.Picker.Validate(); err != nil {
+					t.Errorf("accepted, but the picker refuses it: %v", err)
+				}
+				golden(t, strings.TrimSuffix(file, ".yaml")+"."+name+".golden", text)
+			})
+		}
 	}
 }
 
@@ -135,7 +106,47 @@ func TestErrors(t *testing.T) {
 		{"two documents are one too many", "", head + "---\nkind: x\n", "a second document"},
 		{"broken YAML names the line", "", "a: [\n", "f: yaml: line"},
 		{"unknown top-level key", "", head + "flowcontrol: {}\n", `f:4: strict decoding error: unknown field "flowcontrol"`},
-		{"internal constants are no API fields", "", head + "flowControl:\n  expiryCleanupInterval: 1s\n", `f:5: strict decoding error: unknown field "flowControl.expiryCleanupInterval"`},
+		{"FC-CFG-13: internal constants are no API fields", "", head + "flowControl:\n  expiryCleanupInterval: 1s\n", `f:5: strict decoding error: unknown field "flowControl.expiryCleanupInterval": the sweep interval of 1s is a constant of the router`},
+		{"FC-CFG-13: nor in 0.9", Router09, head + "flowControl: {flowGCTimeout: 1m}\n", `unknown field "flowControl.flowGCTimeout": the idle time of a flow, 5m, is a constant`},
+		{"FC-CFG-13: nor the band's", "", head + "flowControl: {priorityBandGCTimeout: 1m}\n", `unknown field "flowControl.priorityBandGCTimeout": the idle time of a band, 10m, is a constant`},
+		{"FC-CFG-13: nor the buffer", "", head + "flowControl: {enqueueChannelBufferSize: 1}\n", `the hand-off buffer of 100 requests is a constant`},
+		{"band TTLs are newer than this build", "", head + "flowControl: {priorityBands: [{priority: 1, defaultRequestTTL: 1s}]}\n", `unknown field "flowControl.priorityBands[0].defaultRequestTTL": wait limits per band are not supported by this build`},
+		{"band TTLs do not exist in 0.9", Router09, head + "flowControl: {priorityBands: [{priority: 1, defaultRequestTTL: 1s}]}\n", `unknown field "flowControl.priorityBands[0].defaultRequestTTL"`},
+		{"FC-CFG-08: no hybrid in 0.9", Router09, head + "plugins: [{type: concurrency-detector, parameters: {concurrencyMode: hybrid}}]\n", `"hybrid" does not exist in contract llm-d-router-0.9`},
+		{"FC-CFG-07: token limit", "", head + "plugins: [{type: concurrency-detector, parameters: {maxTokenConcurrency: 0}}]\n", "maxTokenConcurrency: must be above 0"},
+		{"no output ratio in 0.9", Router09, head + "plugins: [{type: inflight-load-producer, parameters: {outputRatio: 2}}]\n", `unknown field "plugins[0].parameters.outputRatio"`},
+		{"output ratio", "", head + "plugins: [{type: inflight-load-producer, parameters: {outputRatio: 0}}]\n", "outputRatio: must be above 0"},
+		{"output cap", "", head + "plugins: [{type: inflight-load-producer, parameters: {maxEstimatedOutputTokens: -1}}]\n", "maxEstimatedOutputTokens: must not be negative"},
+		{"undefined producer", "", head + "plugins: [{type: concurrency-detector, parameters: {inFlightLoadProducerName: x}}]\nflowControl: {saturationDetector: {pluginRef: concurrency-detector}}\n", "f:4: inFlightLoadProducerName: references undefined plugin 'x'"},
+		{"producer of the wrong kind", "", head + "plugins: [{type: queue-scorer}, {type: concurrency-detector, parameters: {inFlightLoadProducerName: queue-scorer}}]\nflowControl: {saturationDetector: {pluginRef: concurrency-detector}}\n", "does not implement an in-flight load producer"},
+		{"several producers", "", head + "plugins: [{name: a, type: inflight-load-producer}, {name: b, type: inflight-load-producer}, {type: concurrency-detector}]\nflowControl: {saturationDetector: {pluginRef: concurrency-detector}}\n", "name one in the concurrency-detector's inFlightLoadProducerName"},
+		{"program-aware strategy", "", head + "plugins: [{type: program-aware-fairness, parameters: {strategy: fifo}}]\n", `strategy: "fifo" is unknown`},
+		{"program-aware sweep", "", head + "plugins: [{type: program-aware-fairness, parameters: {evictionSweepSeconds: 0}}]\n", "evictionSweepSeconds: must be above 0"},
+		{"program-aware weight", "", head + "plugins: [{type: program-aware-fairness, parameters: {lasWeightService: -1}}]\n", "lasWeightService: must not be negative"},
+		{"program-aware ages", "", head + "plugins: [{type: program-aware-fairness, parameters: {evictionTtlSeconds: 1e30}}]\n", "evictionTtlSeconds: must be at most"},
+		{"the decay factor is gone", "", head + "plugins: [{type: program-aware-fairness, parameters: {lasDecayFactor: 0.5}}]\n", `unknown field "plugins[0].parameters.lasDecayFactor"`},
+		{"decay factor", Router09, head + "plugins: [{type: program-aware-fairness, parameters: {lasDecayFactor: 2}}]\n", "lasDecayFactor: must be in (0,1]"},
+		{"one set of program-aware parameters", "", head + "plugins: [{name: a, type: program-aware-fairness}, {name: b, type: program-aware-fairness, parameters: {lasWeightService: 1}}]\nflowControl: {priorityBands: [{priority: 1, fairnessPolicyRef: a}, {priority: 2, fairnessPolicyRef: b}]}\n", "'a' and 'b' differ"},
+		{"no soft-reflective in 0.9", Router09, head + "plugins: [{type: soft-reflective-ceiling-policy}]\n", "unknown plugin for contract"},
+		{"soft-reflective takes nothing", "", head + "plugins: [{type: soft-reflective-ceiling-policy, parameters: {a: 1}}]\n", `unknown field "plugins[0].parameters.a"`},
+		{"holdback domain", "", head + "plugins: [{type: priority-holdback-policy, parameters: {minCeiling: 0, domain: name}}]\n", `domain: "name" is neither "rank" nor "value"`},
+		{"one prefix cache", "", head + "plugins: [{name: a, type: approx-prefix-cache-producer}, {name: b, type: approx-prefix-cache-producer, parameters: {lruCapacityPerServer: 1}}]\n", "more than one prefix cache"},
+		{"prefix block", "", head + "plugins: [{type: approx-prefix-cache-producer, parameters: {blockSizeTokens: 0}}]\n", "blockSizeTokens: must be above 0"},
+		{"prefix match length", "", head + "plugins: [{type: prefix-cache-scorer, parameters: {matchLengthWeight: 0.5}}]\n", "matchLengthWeight: 0.5 is not supported by this build"},
+		{"no match length in 0.9", Router09, head + "plugins: [{type: prefix-cache-scorer, parameters: {matchLengthWeight: 0}}]\n", `unknown field "plugins[0].parameters.matchLengthWeight"`},
+		{"role filters take nothing", "", head + "plugins: [{type: prefill-filter, parameters: {a: 1}}]\n", `unknown field "plugins[0].parameters.a"`},
+		{"a label filter names its label", "", head + "plugins: [{type: by-label, parameters: {validValues: [a]}}]\n", "parameters.label: missing"},
+		{"a label filter names values", "", head + "plugins: [{type: by-label, parameters: {label: a}}]\n", "validValues: missing"},
+		{"only unlabelled endpoints", "", head + "plugins: [{type: by-label, parameters: {label: a, allowsNoLabel: true}}]\n", "an empty list is not supported"},
+		{"a selector selects", "", head + "plugins: [{type: label-selector-filter}]\n", "a selector needs matchLabels or matchExpressions"},
+		{"selector operators", "", head + "plugins: [{type: label-selector-filter, parameters: {matchExpressions: [{key: a, operator: NotIn, values: [b]}]}}]\n", `operator: "NotIn" is not supported by this build`},
+		{"selector values", "", head + "plugins: [{type: label-selector-filter, parameters: {matchExpressions: [{key: a, operator: In}]}}]\n", "In needs at least one"},
+		{"selector labels are strings", "", head + "plugins: [{type: label-selector-filter, parameters: {matchLabels: {a: true}}}]\n", "matchLabels.a: expected a string"},
+		{"session headers are a list", "", head + "plugins: [{type: agent-identity, parameters: {additionalSessionHeaders: x}}]\n", "additionalSessionHeaders: expected a list"},
+		{"one agent identity", "", head + "plugins: [{type: agent-identity}, {name: b, type: agent-identity, parameters: {additionalSessionHeaders: [x]}}]\n", "a second agent-identity"},
+		{"inline thresholds are those three", RHOAI34, head + "saturationDetector: {queueDepthThreshold: 5, headroom: 0.1}\n", `unknown field "saturationDetector.headroom"`},
+		{"random picking is known and not ours", "", head + "plugins: [{type: random-picker}]\n", `plugin type "random-picker" is not supported by this build`},
+		{"weighted random picking too", Router09, head + "plugins: [{type: weighted-random-picker}]\n", `plugin type "weighted-random-picker" is not supported by this build`},
 		{"duplicate key", "", head + "flowControl: {}\nflowControl: {}\n", `f:5: strict decoding error: duplicate field "flowControl"`},
 		{"no eviction in 0.9", Router09, head + "flowControl: {enableEviction: true}\n", `unknown field "flowControl.enableEviction"`},
 		{"no eviction in rhoai", RHOAI34, head + "flowControl: {enableEviction: true}\n", `unknown field "flowControl.enableEviction"`},
@@ -164,14 +175,11 @@ func TestErrors(t *testing.T) {
 		{"queue threshold", "", head + "plugins: [{type: utilization-detector, parameters: {queueDepthThreshold: 0}}]\n", "queueDepthThreshold: must be above 0"},
 		{"staleness", "", head + "plugins: [{type: utilization-detector, parameters: {metricsStalenessThreshold: 0s}}]\n", "metricsStalenessThreshold: must be above 0"},
 		{"headroom", "", head + "plugins: [{type: utilization-detector, parameters: {headroom: -0.1}}]\n", "headroom: must not be negative"},
-		{"token mode", "", head + "plugins: [{type: concurrency-detector, parameters: {concurrencyMode: tokens}}]\n", "not supported by this build"},
 		{"no such mode", "", head + "plugins: [{type: concurrency-detector, parameters: {concurrencyMode: x}}]\n", `unknown mode "x"`},
 		{"concurrency", "", head + "plugins: [{type: concurrency-detector, parameters: {maxConcurrency: 0}}]\n", "maxConcurrency: must be above 0"},
-		{"static threshold", "", head + "plugins: [{type: static-usage-limit-policy, parameters: {threshold: 0}}]\n", "threshold: must be in (0,1]"},
 		{"holdback needs a floor", "", head + "plugins: [{type: priority-holdback-policy}]\n", "minCeiling: missing"},
 		{"holdback order", "", head + "plugins: [{type: priority-holdback-policy, parameters: {minCeiling: 0.9, maxCeiling: 0.8}}]\n", "must be below maxCeiling"},
 		{"holdback shape", "", head + "plugins: [{type: priority-holdback-policy, parameters: {minCeiling: 0, shape: cubic}}]\n", "only \"linear\" is"},
-		{"known but not ours", "", head + "plugins: [{type: program-aware-fairness}]\n", "is not supported by this build"},
 		{"unknown type", "", head + "plugins: [{type: foo}]\n", `plugin type "foo" is not registered`},
 		{"one name a plugin", "", head + "plugins: [{type: queue-scorer}, {type: queue-scorer}]\n", `duplicate plugin name "queue-scorer"`},
 		{"type is required", "", head + "plugins: [{name: x}]\n", "plugins[0].type: missing"},
@@ -258,8 +266,9 @@ func TestGateOffIsAWarning(t *testing.T) {
 }
 
 func FuzzLoad(f *testing.F) {
-	for _, file := range []string{"external-epp.yaml", "everything.yaml", "seeds/chapter-flow-control.yaml", "seeds/chapter-saturation-detector.yaml"} {
-		doc, err := os.ReadFile(filepath.Join("testdata", file))
+	seeds, _ := filepath.Glob("testdata/seeds/*.yaml")
+	for _, file := range append(seeds, "testdata/external-epp.yaml", "testdata/everything.yaml") {
+		doc, err := os.ReadFile(file)
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -273,6 +282,9 @@ func FuzzLoad(f *testing.F) {
 			cfg, err := Load("f", doc, c)
 			if err != nil {
 				continue
+			}
+			if err := cfg.Picker.Validate(); err != nil {
+				t.Errorf("accepted, but the picker refuses it: %v", err)
 			}
 			fc := cfg.Picker.Flow
 			if fc.TTL < 0 || fc.NoEndpointTTL < 0 || fc.MaxBytes < 0 || fc.MaxRequests < 0 || cfg.Picker.Scheduling.MaxEndpoints < 1 {

@@ -28,6 +28,7 @@ func (l *loader) flowControl(root object) {
 	*f = flowcontrol.Config{
 		Ceiling:           flowcontrol.CeilingConfig{Kind: flowcontrol.Static, Threshold: 1},
 		EmptyPoolOutcomes: l.c.EmptyPoolOutcomes, Stages: l.c.Stages, FlowIdle: flowIdle, BandIdle: bandIdle,
+		ProgramAware: l.defaultProgramAware(),
 	}
 	f.MaxBytes = l.limit(o, "maxBytes", "global MaxBytes")
 	f.MaxRequests = l.limit(o, "maxRequests", "global MaxRequests")
@@ -102,7 +103,7 @@ func (l *loader) band(n *yaml.Node, path string) flowcontrol.BandConfig {
 		b.MaxRequests = l.c.BandMaxRequests
 	}
 	if ref := o.str("fairnessPolicyRef", ""); ref != "" {
-		b.Fairness = policy[flowcontrol.Fairness](l, o.at("fairnessPolicyRef"), join(path, "fairnessPolicyRef"), ref, "a fairness policy")
+		b.Fairness = l.fairness(o.at("fairnessPolicyRef"), join(path, "fairnessPolicyRef"), ref)
 	}
 	if ref := o.str("orderingPolicyRef", ""); ref != "" {
 		b.Ordering = policy[flowcontrol.Ordering](l, o.at("orderingPolicyRef"), join(path, "orderingPolicyRef"), ref, "an ordering policy")
@@ -141,6 +142,20 @@ func policy[T any](l *loader, at *yaml.Node, key, ref, kind string) T {
 	return v
 }
 
+// fairness resolves a fairness policy. The parameters of program-aware-fairness hold for the whole controller.
+func (l *loader) fairness(at *yaml.Node, key, ref string) flowcontrol.Fairness {
+	if p, ok := l.lookup(at, ref); ok {
+		if v, ok := p.value.(flowcontrol.ProgramAwareConfig); ok {
+			if l.programAware != "" && v != l.cfg.Picker.Flow.ProgramAware {
+				l.fail(at, "%s: '%s' and '%s' differ: more than one set of parameters of %s is not supported by this build", key, l.programAware, ref, p.typ)
+			}
+			l.programAware, l.cfg.Picker.Flow.ProgramAware = ref, v
+			return flowcontrol.ProgramAware
+		}
+	}
+	return policy[flowcontrol.Fairness](l, at, key, ref, "a fairness policy")
+}
+
 func (l *loader) ceiling(at *yaml.Node, ref string) {
 	const key = "flowControl.usageLimitPolicyPluginRef"
 	p, ok := l.lookup(at, ref)
@@ -156,6 +171,29 @@ func (l *loader) ceiling(at *yaml.Node, ref string) {
 		return
 	}
 	l.cfg.Picker.Flow.Ceiling = v
+}
+
+// hintsFor explains names that people try because texts mention them.
+func hintsFor(c Contract) map[string]string {
+	const constant = " is a constant of the router, not a setting: remove it"
+	m := map[string]string{
+		"flowControl.expiryCleanupInterval":    "the sweep interval of 1s" + constant,
+		"flowControl.flowGCTimeout":            "the idle time of a flow, 5m," + constant,
+		"flowControl.priorityBandGCTimeout":    "the idle time of a band, 10m," + constant,
+		"flowControl.enqueueChannelBufferSize": "the hand-off buffer of 100 requests" + constant,
+	}
+	if c.Name == Router202609 {
+		for _, band := range []string{"defaultPriorityBand", "defaultNegativePriorityBand", "priorityBands[]"} {
+			m["flowControl."+band+".defaultRequestTTL"] = "wait limits per band are not supported by this build: use flowControl.defaultRequestTTL"
+		}
+	}
+	if !c.InlineDetector {
+		for _, key := range inlineKeys {
+			m["saturationDetector."+key] = "declare a plugin of type utilization-detector with that parameter and name it in " +
+				"flowControl.saturationDetector.pluginRef"
+		}
+	}
+	return m
 }
 
 // inlineKeys are the thresholds that older documents carry directly under the top-level saturationDetector.
@@ -182,11 +220,54 @@ func (l *loader) detector(root, flow object) {
 		l.fail(at, "%s: saturation detector references undefined plugin '%s'", join(sel.path, "pluginRef"), l.detectorRef)
 		return
 	}
-	v, ok := p.value.(flowcontrol.DetectorConfig)
+	v, ok := p.value.(detector)
 	if !ok && p.value != nil {
 		l.fail(at, "%s: plugin '%s' of type %s does not implement a saturation detector", join(sel.path, "pluginRef"), l.detectorRef, p.typ)
 	}
-	f.Detector = v
+	f.Detector, l.producerRef = v.DetectorConfig, v.producer
+}
+
+// tokenAccounting gives the concurrency detector the estimates of the inflight-load-producer it counts with: the one it names, else
+// the one of the default name, else the only one. Without any the router makes one with default parameters.
+func (l *loader) tokenAccounting() {
+	d := &l.cfg.Picker.Flow.Detector
+	if d.Kind != flowcontrol.Concurrency {
+		return
+	}
+	name := "inflight-load-producer"
+	if l.producerRef != nil {
+		name = l.producerRef.Value
+	} else if _, ok := l.declared[name]; !ok {
+		name = l.onlyProducer(name)
+	}
+	v := defaultEstimate()
+	p, ok := l.declared[name]
+	switch value, right := p.value.(estimate); {
+	case right:
+		v = value
+	case ok && p.value != nil && l.producerRef != nil:
+		l.fail(l.producerRef, "inFlightLoadProducerName: plugin '%s' of type %s does not implement an in-flight load producer", name, p.typ)
+	case !ok && l.producerRef != nil:
+		l.fail(l.producerRef, "inFlightLoadProducerName: references undefined plugin '%s'", name)
+	}
+	d.EstimateOutput, d.OutputRatio, d.MaxEstimatedOutput = v.output, v.ratio, v.max
+}
+
+// onlyProducer is the name of the only declared inflight-load-producer, or the given one.
+func (l *loader) onlyProducer(name string) string {
+	var all []string
+	for _, n := range l.order {
+		if _, ok := l.declared[n].value.(estimate); ok {
+			all = append(all, n)
+		}
+	}
+	if len(all) > 1 {
+		l.fail(l.declared[all[1]].node, "plugins: the inflight-load-producers %q: name one in the concurrency-detector's inFlightLoadProducerName", all)
+	}
+	if len(all) > 0 {
+		return all[0]
+	}
+	return name
 }
 
 // topLevelDetector reads the deprecated block. Inline thresholds set the detector and return an object without a node.
@@ -195,27 +276,22 @@ func (l *loader) topLevelDetector(root object) (object, bool) {
 	if !ok {
 		return root.child("saturationDetector")
 	}
-	inline := inlineKey(top.value)
-	if l.c.InlineDetector && inline != nil {
+	if l.c.InlineDetector && inline(top.value) {
 		l.detectorRef = "saturationDetector"
-		l.cfg.Picker.Flow.Detector = l.utilization(top.value, "saturationDetector")
+		l.cfg.Picker.Flow.Detector = l.utilization(top.value, "saturationDetector", inlineKeys).DetectorConfig
 		return object{}, true
 	}
-	if inline != nil {
-		l.fail(inline, "strict decoding error: unknown field \"saturationDetector.%s\": declare a plugin of type utilization-detector "+
-			"with that parameter and name it in flowControl.saturationDetector.pluginRef", inline.Value)
-	}
-	sel := l.object(top.value, "saturationDetector", append(inlineKeys, "pluginRef")...)
+	sel := l.object(top.value, "saturationDetector", "pluginRef")
 	l.warnAt(top.key, "saturationDetector: deprecated, use flowControl.saturationDetector")
 	return sel, sel.has("pluginRef")
 }
 
-// inlineKey is the first threshold of a top-level block.
-func inlineKey(n *yaml.Node) *yaml.Node {
+// inline tells whether a top-level block holds thresholds.
+func inline(n *yaml.Node) bool {
 	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
 		if slices.Contains(inlineKeys, n.Content[i].Value) {
-			return n.Content[i]
+			return true
 		}
 	}
-	return nil
+	return false
 }

@@ -3,7 +3,6 @@ package epconfig
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -11,8 +10,9 @@ import (
 	"github.com/llm-weir/weir/reference/scheduling"
 )
 
-// plugin is one declared plugin. Its value's dynamic type is its kind: flowcontrol.DetectorConfig, CeilingConfig, Fairness,
-// Ordering, scheduling.ScorerKind, endpointPicker, discovery, parser, or accepted for a plugin without effect on this build.
+// plugin is one declared plugin. Its value's dynamic type is its kind: detector, flowcontrol.CeilingConfig, Fairness,
+// ProgramAwareConfig, Ordering, scheduling.ScorerKind, PrefixConfig, []LabelFilter, endpointPicker, estimate, identity, discovery,
+// parser, or accepted for a plugin without effect on this build; nil after an error.
 type plugin struct {
 	typ   string
 	value any
@@ -20,6 +20,16 @@ type plugin struct {
 }
 
 type (
+	detector struct {
+		flowcontrol.DetectorConfig
+		producer *yaml.Node // inFlightLoadProducerName; nil: not given
+	}
+	estimate struct { // inflight-load-producer
+		output bool
+		ratio  float64
+		max    int64 // 0: no limit
+	}
+	identity       struct{ headers []string }
 	endpointPicker struct{ max int }
 	discovery      struct{ path string }
 	parser         struct{ passthrough bool }
@@ -29,14 +39,17 @@ type (
 
 // unsupported are the router's plugin types that this build knows by name and cannot run.
 var unsupported = []string{
-	"program-aware-fairness", "soft-reflective-ceiling-policy", "probabilistic-admitter", "latency-slo-admitter", "agent-identity",
-	"max-saturation-detector", "load-aware-scorer", "token-load-scorer", "precise-prefix-cache-scorer", "lora-affinity-scorer",
-	"no-hit-lru-scorer", "context-length-aware", "latency-scorer", "mm-embeddings-cache-scorer", "session-affinity-scorer",
-	"label-selector-filter", "by-label", "by-label-selector", "encode-filter", "prefill-filter", "decode-filter",
-	"prefix-cache-affinity-filter", "slo-headroom-tier-filter", "utilization-filter", "random-picker", "weighted-random-picker",
+	"probabilistic-admitter", "latency-slo-admitter", "max-saturation-detector", "load-aware-scorer", "token-load-scorer",
+	"precise-prefix-cache-scorer", "no-hit-lru-scorer", "context-length-aware", "latency-scorer", "mm-embeddings-cache-scorer",
+	"session-affinity-scorer", "encode-filter", "prefix-cache-affinity-filter", "slo-headroom-tier-filter", "utilization-filter",
+	"random-picker", "weighted-random-picker",
 	"disagg-profile-handler", "data-parallel-profile-handler", "pd-profile-handler", "header-profile-handler",
 	"sglanghttp-parser", "vllmgrpc-parser", "vertexai-parser", "header-based-testing-filter", "destination-endpoint-served-verifier",
 }
+
+// alpha are the plugin types of alpha stability among those that this build runs (spec/endpoint-picker.md §3.4).
+var alpha = []string{"priority-holdback-policy", "soft-reflective-ceiling-policy", "sheddable-eviction-filter",
+	"priority-then-time-eviction-order-policy", "agent-identity"}
 
 // plugins reads the list of declared plugins.
 func (l *loader) plugins(root object) {
@@ -57,6 +70,13 @@ func (l *loader) plugins(root object) {
 		value := l.pluginValue(typ, join(path, "parameters"), params, n)
 		l.declared[name] = plugin{typ: typ, value: value, node: n}
 		l.order = append(l.order, name)
+		if v, ok := value.(identity); ok {
+			l.identified(name, v)
+		}
+		if slices.Contains(alpha, typ) {
+			l.cfg.alpha = append(l.cfg.alpha, fmt.Errorf("%s:%d: plugin '%s' (type: '%s') has Alpha stability level, but command line flag "+
+				"--allow-experimental-plugins is not set", l.file, n.Line, name, typ))
+		}
 	}
 }
 
@@ -72,13 +92,15 @@ func (l *loader) pluginValue(typ, path string, params *yaml.Node, at *yaml.Node)
 	none := func(v any) any { l.object(params, path); return v }
 	switch typ {
 	case "utilization-detector":
-		return l.utilization(params, path)
+		return l.utilization(params, path, append(inlineKeys[:3:3], "headroom"))
 	case "concurrency-detector":
 		return l.concurrency(params, path)
 	case "global-strict-fairness-policy":
 		return none(flowcontrol.GlobalStrict)
 	case "round-robin-fairness-policy":
 		return none(flowcontrol.RoundRobin)
+	case "program-aware-fairness":
+		return l.programAwareFairness(params, path)
 	case "fcfs-ordering-policy":
 		return none(flowcontrol.FCFS)
 	case "edf-ordering-policy":
@@ -91,25 +113,14 @@ func (l *loader) pluginValue(typ, path string, params *yaml.Node, at *yaml.Node)
 		if l.c.Holdback {
 			return l.holdback(params, path)
 		}
-	case "queue-scorer":
-		return none(scheduling.Queue)
-	case "kv-cache-utilization-scorer":
-		return none(scheduling.KVUtilization)
-	case "running-requests-size-scorer":
-		return none(scheduling.RunningRequests)
-	case "active-request-scorer":
-		l.object(params, path, "requestTimeout")
-		return scheduling.ActiveRequests
-	case "prefix-cache-scorer":
-		l.object(params, path, "prefixMatchInfoProducerName", "matchLengthWeight", "matchLengthScaleTokens")
-		return scheduling.PrefixCache
-	case "max-score-picker":
-		o := l.object(params, path, "maxNumOfEndpoints")
-		max := o.integer("maxNumOfEndpoints", 1)
-		if max < 1 {
-			l.fail(o.at("maxNumOfEndpoints"), "%s.maxNumOfEndpoints: must be at least 1, got %d", path, max)
+	case "soft-reflective-ceiling-policy":
+		if l.c.Holdback {
+			return none(flowcontrol.CeilingConfig{Kind: flowcontrol.SoftReflective})
 		}
-		return endpointPicker{max}
+	case "inflight-load-producer":
+		return l.loadProducer(params, path)
+	case "agent-identity":
+		return l.agentIdentity(params, path)
 	case "file-discovery":
 		o := l.object(params, path, "path", "watchFile")
 		o.boolean("watchFile", false)
@@ -118,9 +129,55 @@ func (l *loader) pluginValue(typ, path string, params *yaml.Node, at *yaml.Node)
 		}
 		return discovery{o.str("path", "")}
 	default:
+		if v, ok := l.schedulingPlugin(typ, path, params, at); ok {
+			return v
+		}
 		return l.passivePlugin(typ, path, params, at)
 	}
 	return l.noSuchType(typ, at)
+}
+
+// schedulingPlugin covers filters, scorers and pickers; false for another type.
+func (l *loader) schedulingPlugin(typ, path string, params, at *yaml.Node) (any, bool) {
+	none := func(v any) (any, bool) { l.object(params, path); return v, true }
+	switch typ {
+	case "queue-scorer":
+		return none(scheduling.Queue)
+	case "kv-cache-utilization-scorer":
+		return none(scheduling.KVUtilization)
+	case "running-requests-size-scorer":
+		return none(scheduling.RunningRequests)
+	case "active-request-scorer":
+		o := l.object(params, path, "requestTimeout")
+		if o.has("requestTimeout") {
+			l.warnAt(o.at("requestTimeout"), "%s.requestTimeout: has no effect in this build, a request counts until its stream ends", path)
+		}
+		return scheduling.ActiveRequests, true
+	case "lora-affinity-scorer":
+		return none(scheduling.LoRAAffinity)
+	case "prefix-cache-scorer":
+		return l.prefixScorer(params, path), true
+	case "approx-prefix-cache-producer":
+		return l.prefixProducer(params, path), true
+	case "prefill-filter", "decode-filter":
+		return none(roleFilter(typ))
+	case "by-label":
+		l.warnAt(at, "plugin type by-label is deprecated, use label-selector-filter")
+		return l.byLabel(params, path), true
+	case "label-selector-filter":
+		return l.labelSelector(params, path), true
+	case "by-label-selector":
+		l.warnAt(at, "plugin type by-label-selector is deprecated, use label-selector-filter")
+		return l.labelSelector(params, path), true
+	case "max-score-picker":
+		o := l.object(params, path, "maxNumOfEndpoints")
+		n := o.integer("maxNumOfEndpoints", 1)
+		if n < 1 {
+			l.fail(o.at("maxNumOfEndpoints"), "%s.maxNumOfEndpoints: must be at least 1, got %d", path, n)
+		}
+		return endpointPicker{n}, true
+	}
+	return nil, false
 }
 
 // passivePlugin covers the plugins that name what this build does anyway.
@@ -138,12 +195,8 @@ func (l *loader) passivePlugin(typ, path string, params, at *yaml.Node) any {
 		keys = []string{"scheme", "path", "insecureSkipVerify"}
 	case "core-metrics-extractor":
 		keys = []string{"engineLabelKey", "defaultEngine", "engineConfigs"}
-	case "inflight-load-producer":
-		keys = []string{"syncCrossReplicaState", "prefixMatchInfoProducerName", "addEstimatedOutputTokens", "outputRatio", "maxEstimatedOutputTokens"}
 	case "token-producer":
 		keys = []string{"backend"}
-	case "approx-prefix-cache-producer":
-		keys = []string{"autoTune", "blockSizeTokens", "maxPrefixTokensToMatch", "maxPrefixBlocksToMatch", "lruCapacityPerServer"}
 	case "sheddable-eviction-filter", "priority-then-time-eviction-order-policy":
 		if !l.c.Eviction {
 			return l.noSuchType(typ, at)
@@ -165,99 +218,4 @@ func (l *loader) noSuchType(typ string, at *yaml.Node) any {
 		l.fail(at, "plugin type %q is not registered: unknown plugin for contract %s", typ, l.c.Name)
 	}
 	return nil
-}
-
-// defaultDetector is a utilization-detector without parameters.
-func defaultDetector() flowcontrol.DetectorConfig {
-	return flowcontrol.DetectorConfig{
-		Kind: flowcontrol.Utilization, QueueDepth: 5, KVUtil: 0.8, Staleness: 200 * time.Millisecond, FilterFailOpen: true,
-	}
-}
-
-func (l *loader) utilization(n *yaml.Node, path string, extra ...string) flowcontrol.DetectorConfig {
-	d := defaultDetector()
-	o := l.object(n, path, append([]string{"queueDepthThreshold", "kvCacheUtilThreshold", "metricsStalenessThreshold", "headroom"}, extra...)...)
-	d.QueueDepth = o.integer("queueDepthThreshold", d.QueueDepth)
-	d.KVUtil = o.number("kvCacheUtilThreshold", d.KVUtil)
-	d.Staleness = o.duration("metricsStalenessThreshold", d.Staleness)
-	d.Headroom = l.headroom(o)
-	if d.QueueDepth <= 0 {
-		l.fail(o.at("queueDepthThreshold"), "%s.queueDepthThreshold: must be above 0, got %d", path, d.QueueDepth)
-	}
-	if d.KVUtil <= 0 || d.KVUtil > 1 {
-		l.fail(o.at("kvCacheUtilThreshold"), "%s.kvCacheUtilThreshold: must be in (0,1], got %v", path, d.KVUtil)
-	}
-	if d.Staleness <= 0 {
-		l.fail(o.at("metricsStalenessThreshold"), "%s.metricsStalenessThreshold: must be above 0, got %v", path, d.Staleness)
-	}
-	return d
-}
-
-func (l *loader) concurrency(n *yaml.Node, path string) flowcontrol.DetectorConfig {
-	d := flowcontrol.DetectorConfig{Kind: flowcontrol.Concurrency, FilterFailOpen: l.c.ConcurrencyFailOpen}
-	o := l.object(n, path, "concurrencyMode", "maxConcurrency", "maxTokenConcurrency", "headroom", "inFlightLoadProducerName")
-	switch mode := o.str("concurrencyMode", "requests"); mode {
-	case "requests":
-	case "tokens", "hybrid":
-		l.fail(o.at("concurrencyMode"), "%s.concurrencyMode: %q is not supported by this build, only \"requests\" is", path, mode)
-	default:
-		l.fail(o.at("concurrencyMode"), "%s.concurrencyMode: unknown mode %q", path, mode)
-	}
-	d.MaxConcurrency = o.integer("maxConcurrency", 100)
-	if d.MaxConcurrency <= 0 {
-		l.fail(o.at("maxConcurrency"), "%s.maxConcurrency: must be above 0, got %d", path, d.MaxConcurrency)
-	}
-	if tokens := o.quantity("maxTokenConcurrency", 1e6); tokens <= 0 {
-		l.fail(o.at("maxTokenConcurrency"), "%s.maxTokenConcurrency: must be above 0, got %d", path, tokens)
-	}
-	o.str("inFlightLoadProducerName", "")
-	d.Headroom = l.headroom(o)
-	return d
-}
-
-func (l *loader) headroom(o object) float64 {
-	h := o.number("headroom", 0)
-	if h < 0 {
-		l.fail(o.at("headroom"), "%s.headroom: must not be negative, got %v", o.path, h)
-	}
-	if h > 1 {
-		l.warnAt(o.at("headroom"), "%s.headroom: %v more than doubles the filter boundary", o.path, h)
-	}
-	return h
-}
-
-func (l *loader) static(n *yaml.Node, path string) flowcontrol.CeilingConfig {
-	o := l.object(n, path, "threshold")
-	c := flowcontrol.CeilingConfig{Kind: flowcontrol.Static, Threshold: o.number("threshold", 1)}
-	if c.Threshold <= 0 || c.Threshold > 1 {
-		l.fail(o.at("threshold"), "%s.threshold: must be in (0,1], got %v", path, c.Threshold)
-	}
-	return c
-}
-
-func (l *loader) holdback(n *yaml.Node, path string) flowcontrol.CeilingConfig {
-	o := l.object(n, path, "shape", "domain", "minCeiling", "maxCeiling")
-	c := flowcontrol.CeilingConfig{Kind: flowcontrol.Holdback, Min: o.number("minCeiling", 0), Max: o.number("maxCeiling", 1)}
-	if s := o.str("shape", "linear"); s != "linear" {
-		l.fail(o.at("shape"), "%s.shape: %q is unknown, only \"linear\" is", path, s)
-	}
-	switch d := o.str("domain", "rank"); d {
-	case "rank":
-	case "value":
-		c.ByValue = true
-	default:
-		l.fail(o.at("domain"), "%s.domain: %q is neither \"rank\" nor \"value\"", path, d)
-	}
-	switch {
-	case !o.has("minCeiling"):
-		l.fail(o.node, "%s.minCeiling: missing", path)
-	case c.Min < 0 || c.Min >= 1:
-		l.fail(o.at("minCeiling"), "%s.minCeiling: must be in [0,1), got %v", path, c.Min)
-	case c.Min >= c.Max:
-		l.fail(o.at("minCeiling"), "%s.minCeiling: %v must be below maxCeiling %v", path, c.Min, c.Max)
-	}
-	if c.Max <= 0 || c.Max > 1 {
-		l.fail(o.at("maxCeiling"), "%s.maxCeiling: must be in (0,1], got %v", path, c.Max)
-	}
-	return c
 }

@@ -3,8 +3,10 @@ package epconfig
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/big"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,9 +18,10 @@ import (
 // reader walks YAML nodes and collects every complaint with its line. Decoding through nodes instead of structs keeps the line of
 // each key for semantic errors too, and reports a wrong type without hiding the rest of the document.
 type reader struct {
-	file string
-	errs []error
-	warn []string
+	file  string
+	hints map[string]string // by full path of a refused key: why, and what to do instead
+	errs  []error
+	warn  []string
 }
 
 // field is one key of a mapping.
@@ -79,7 +82,7 @@ func (r *reader) object(n *yaml.Node, path string, allowed ...string) object {
 		}
 		seen[key.Value] = true
 		if !slices.Contains(allowed, key.Value) {
-			r.fail(key, "strict decoding error: unknown field %q", full)
+			r.unknown(key, full)
 			continue
 		}
 		if !isNull(value) {
@@ -88,6 +91,29 @@ func (r *reader) object(n *yaml.Node, path string, allowed ...string) object {
 	}
 	return o
 }
+
+// unknown refuses a key, with a hint where its name is known from elsewhere.
+func (r *reader) unknown(key *yaml.Node, full string) {
+	if hint, ok := r.hints[index.ReplaceAllString(full, "[]")]; ok {
+		r.fail(key, "strict decoding error: unknown field %q: %s", full, hint)
+		return
+	}
+	r.fail(key, "strict decoding error: unknown field %q", full)
+}
+
+var index = regexp.MustCompile(`\[[0-9]+\]`)
+
+// mapping reads a mapping whose keys are data.
+func (r *reader) mapping(n *yaml.Node, path string) object {
+	var keys []string
+	for i := 0; i+1 < len(resolve(n).Content) && resolve(n).Kind == yaml.MappingNode; i += 2 {
+		keys = append(keys, resolve(n).Content[i].Value)
+	}
+	return r.object(n, path, keys...)
+}
+
+// keys are the keys that have a value, sorted.
+func (o object) keys() []string { return slices.Sorted(maps.Keys(o.fields)) }
 
 func orDocument(path string) string {
 	if path == "" {
@@ -150,6 +176,28 @@ func (o object) str(key, absent string) string {
 		return absent
 	}
 	return f.value.Value
+}
+
+// strings returns the strings under key.
+func (o object) strings(key string) []string {
+	var out []string
+	for i, n := range o.list(key) {
+		if n.Kind != yaml.ScalarNode || n.Tag != "!!str" || n.Value == "" {
+			o.r.fail(n, "%s[%d]: expected a string", join(o.path, key), i)
+			continue
+		}
+		out = append(out, n.Value)
+	}
+	return out
+}
+
+// lowered returns the header names under key in lower case, as they are on the wire.
+func (o object) lowered(key string) []string {
+	out := o.strings(key)
+	for i := range out {
+		out[i] = strings.ToLower(out[i])
+	}
+	return out
 }
 
 func (o object) boolean(key string, absent bool) bool {

@@ -46,9 +46,16 @@ type DriverConfig struct {
 	OnDecision func(Decision)
 	// Evictions reads the totals of in-flight eviction, on the driver's goroutine; nil: not counted.
 	Evictions func() ([]picker.PriorityCount, picker.EvictionState)
+	// Confirmations appends how long evicted requests took to end since the last call, on the driver's goroutine; nil: not counted.
+	Confirmations func(dst []time.Duration) []time.Duration
+	// HasFlow tells whether the machine still keeps a flow, on the driver's goroutine; nil: the series of idle flows stay.
+	HasFlow func(priority int, fairnessID string) bool
 	// Refuse is needed to count refusals by status; nil: not counted.
 	Refuse func(wire.Outcome) wire.Refusal
 }
+
+// sweepPeriod is how often the driver looks for series of flows that were collected.
+const sweepPeriod = time.Second
 
 // eventBuffer bounds the events that wait for the machine; a full buffer makes the callers wait, each with its own way out.
 const eventBuffer = 1024
@@ -76,6 +83,8 @@ type Driver struct {
 	isArmed  bool
 	shutdown bool
 	idleDone bool
+	swept    time.Duration
+	waits    []time.Duration
 }
 
 // event is one thing for the goroutine to do.
@@ -87,11 +96,17 @@ type event struct {
 
 // ticket is one waiting or running request.
 type ticket struct {
-	label   string
-	request picker.Request
-	decided chan verdict // one value
-	evicted chan struct{}
-	running bool
+	extproc.Submission
+	decided  chan verdict // one value
+	evicted  chan struct{}
+	running  bool
+	endpoint picker.Endpoint // while running
+	tokens   int64           // of the prompt, accounted until the response begins
+}
+
+func (t *ticket) labels() Labels {
+	r := &t.Request
+	return Labels{Model: t.Incoming, Target: r.Model, FairnessID: r.FairnessID, Priority: r.Priority}
 }
 
 type verdict struct {
@@ -117,14 +132,14 @@ func NewDriver(m picker.Machine, cfg DriverConfig) *Driver {
 }
 
 // Submit implements extproc.Admission.
-func (d *Driver) Submit(ctx context.Context, label string, r picker.Request) (Placement, wire.Outcome) {
-	t := &ticket{label: label, request: r, decided: make(chan verdict, 1), evicted: make(chan struct{})}
+func (d *Driver) Submit(ctx context.Context, s extproc.Submission) (Placement, wire.Outcome) {
+	t := &ticket{Submission: s, decided: make(chan verdict, 1), evicted: make(chan struct{})}
 	id := d.nextID.Add(1)
 	if isClosed(d.stop) {
 		return Placement{}, wire.RejectedOther
 	}
 	select {
-	case d.events <- event{ev: picker.Event{Kind: picker.Arrive, ID: id, Request: r}, ticket: t}:
+	case d.events <- event{ev: picker.Event{Kind: picker.Arrive, ID: id, Request: s.Request}, ticket: t}:
 	case <-ctx.Done():
 		return Placement{}, wire.EvictedContextCancelled
 	case <-d.stop:
@@ -161,8 +176,13 @@ func (d *Driver) FirstChunk(id uint64) {
 	d.post(event{ev: picker.Event{Kind: picker.FirstChunk, ID: id}})
 }
 
-// Finish tells the machine that a dispatched request's stream ended.
-func (d *Driver) Finish(id uint64) { d.post(event{ev: picker.Event{Kind: picker.Finish, ID: id}}) }
+// Finish is FinishWith for a request of which nothing is known.
+func (d *Driver) Finish(id uint64) { d.FinishWith(id, picker.Usage{}) }
+
+// FinishWith tells the machine that a dispatched request's stream ended, and what it used.
+func (d *Driver) FinishWith(id uint64, u picker.Usage) {
+	d.post(event{ev: picker.Event{Kind: picker.Finish, ID: id, Usage: u}})
+}
 
 // Sample tells the machine the load of an endpoint.
 func (d *Driver) Sample(id picker.EndpointID, l picker.Load) {
@@ -292,9 +312,18 @@ func (d *Driver) publish() {
 	if d.cfg.Metrics == nil {
 		return
 	}
-	d.cfg.Metrics.Pressure(d.machine.Pressure())
+	m := d.cfg.Metrics
+	m.Pressure(d.machine.Pressure())
 	if d.cfg.Evictions != nil {
-		d.cfg.Metrics.Evictions(d.cfg.Evictions())
+		m.Evictions(d.cfg.Evictions())
+	}
+	if d.cfg.Confirmations != nil {
+		d.waits = d.cfg.Confirmations(d.waits[:0])
+		m.Confirmed(d.waits)
+	}
+	if now := d.cfg.Clock.Now(); d.cfg.HasFlow != nil && now-d.swept >= sweepPeriod {
+		d.swept = now
+		m.Sweep(now, d.cfg.HasFlow)
 	}
 }
 
@@ -306,7 +335,10 @@ func (d *Driver) handle(e event) {
 		took := d.cfg.Clock.Now() - start
 		m.CycleTook(took)
 		if e.ticket != nil {
-			m.EnqueueTook(e.ticket.request.FairnessID, e.ticket.request.Priority, took)
+			m.EnqueueTook(e.ticket.labels(), took)
+		}
+		if len(d.outs) > 0 && d.outs[0].Kind == picker.Dispatch {
+			m.ScheduleTook(took)
 		}
 	}
 	for i := range d.outs {
@@ -323,14 +355,20 @@ func (d *Driver) before(e event) {
 	switch e.ev.Kind {
 	case picker.Arrive:
 		d.live[e.ev.ID] = e.ticket
-		if r := &e.ticket.request; m != nil {
-			m.Enqueued(r.FairnessID, r.Priority, r.Model, r.Bytes)
+		if m != nil {
+			m.Enqueued(e.ticket.labels(), e.ticket.Request.Bytes)
+		}
+	case picker.FirstChunk:
+		if t := d.live[e.ev.ID]; m != nil && t != nil && t.running {
+			m.Prefilled(t.labels(), t.endpoint, t.tokens)
+			t.tokens = 0
 		}
 	case picker.Finish:
 		if t := d.live[e.ev.ID]; t != nil && t.running {
 			delete(d.live, e.ev.ID)
-			if r := &t.request; m != nil {
-				m.Finished(r.FairnessID, r.Priority, r.Model)
+			if m != nil {
+				m.Released(t.labels(), t.endpoint, t.tokens)
+				m.Finished(t.labels())
 			}
 		}
 	case picker.Sample:
@@ -360,7 +398,7 @@ func (d *Driver) decide(now time.Duration, o *picker.Out) {
 			t.decided <- verdict{outcome: wire.EvictedOther}
 			return
 		}
-		t.running = true
+		t.running, t.endpoint, t.tokens = true, endpoint, t.Request.Tokens
 		p := Placement{ID: o.ID, Endpoint: endpoint, Evicted: t.evicted}
 		for _, id := range o.Fallbacks {
 			if f, ok := d.pool.get(id); ok {
@@ -394,20 +432,24 @@ func isClosed(c chan struct{}) bool {
 }
 
 func (d *Driver) record(now time.Duration, t *ticket, o *picker.Out, endpoint picker.Endpoint) {
-	r := &t.request
+	r := &t.Request
 	if m := d.cfg.Metrics; m != nil && o.Kind != picker.Evict {
-		outcome := o.Outcome
+		l, outcome := t.labels(), o.Outcome
 		if o.Kind == picker.Dispatch {
 			outcome = wire.Dispatched
+			m.Placed(l, endpoint, r.Tokens)
 		}
-		m.Decided(r.FairnessID, r.Priority, o.Band, r.Model, r.Bytes, outcome, o.Waited)
-		if o.Kind == picker.Reject && d.cfg.Refuse != nil {
-			m.Refused(r.FairnessID, r.Priority, r.Model, d.cfg.Refuse(o.Outcome).Status)
+		m.Decided(l, o.Band, r.Bytes, outcome, o.Waited)
+		if o.Kind == picker.Reject {
+			m.Unplaced(l, outcome, o.Waited, r.HasSubset)
+			if d.cfg.Refuse != nil {
+				m.Refused(l, d.cfg.Refuse(o.Outcome).Status)
+			}
 		}
 	}
 	if d.cfg.OnDecision != nil {
 		d.cfg.OnDecision(Decision{
-			At: now, ID: o.ID, Label: t.label, Kind: o.Kind, Outcome: o.Outcome, Flow: r.FairnessID, Priority: r.Priority, Band: o.Band,
+			At: now, ID: o.ID, Label: t.Label, Kind: o.Kind, Outcome: o.Outcome, Flow: r.FairnessID, Priority: r.Priority, Band: o.Band,
 			Endpoint: endpoint.Name, Waited: o.Waited, Saturation: d.machine.Pressure().Effective,
 		})
 	}

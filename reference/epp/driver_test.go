@@ -14,6 +14,7 @@ import (
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/wire"
 	"github.com/llm-weir/weir/reference/epconfig"
+	"github.com/llm-weir/weir/reference/extproc"
 	"github.com/llm-weir/weir/reference/picker"
 )
 
@@ -142,13 +143,13 @@ func TestDispatchQueueFinish(t *testing.T) {
 		d := NewDriver(newSlots(1, 0), DriverConfig{Metrics: m, OnDecision: func(x Decision) { mu.Lock(); decisions = append(decisions, x); mu.Unlock() }})
 		defer d.Close()
 		d.SetEndpoints(one)
-		p, o := d.Submit(t.Context(), "first", picker.Request{FairnessID: "f", Priority: 3, Model: "m", Bytes: 10})
+		p, o := d.Submit(t.Context(), extproc.Submission{Label: "first", Incoming: "m", Request: picker.Request{FairnessID: "f", Priority: 3, Model: "m", Bytes: 10}})
 		if o != wire.Dispatched || p.Endpoint.Name != "a" {
 			t.Fatal(p, o)
 		}
 		second := make(chan Placement)
 		go func() {
-			p, _ := d.Submit(t.Context(), "second", picker.Request{FairnessID: "f", Priority: 3, Model: "m", Bytes: 10})
+			p, _ := d.Submit(t.Context(), extproc.Submission{Label: "second", Incoming: "m", Request: picker.Request{FairnessID: "f", Priority: 3, Model: "m", Bytes: 10}})
 			second <- p
 		}()
 		synctest.Wait()
@@ -188,7 +189,7 @@ func TestDeadlineWakesTheMachine(t *testing.T) {
 		defer d.Close()
 		begin := c.Now()
 		for i := range 2 {
-			if _, o := d.Submit(t.Context(), "", picker.Request{}); o != wire.EvictedTTL {
+			if _, o := d.Submit(t.Context(), extproc.Submission{}); o != wire.EvictedTTL {
 				t.Errorf("outcome %v", o)
 			}
 			if waited := c.Now() - begin; waited != time.Duration(i+1)*5*time.Second {
@@ -204,7 +205,7 @@ func TestCancelWaitsForTheDecision(t *testing.T) {
 		defer d.Close()
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan wire.Outcome)
-		go func() { _, o := d.Submit(ctx, "", picker.Request{}); got <- o }()
+		go func() { _, o := d.Submit(ctx, extproc.Submission{}); got <- o }()
 		synctest.Wait()
 		cancel()
 		if o := <-got; o != wire.EvictedContextCancelled {
@@ -218,7 +219,7 @@ func TestEvictionIsSignalledOnce(t *testing.T) {
 	d := NewDriver(m, DriverConfig{})
 	defer d.Close()
 	d.SetEndpoints(one)
-	p, _ := d.Submit(t.Context(), "", picker.Request{})
+	p, _ := d.Submit(t.Context(), extproc.Submission{})
 	m.evict = p.ID // the goroutine owns the machine; it waits for an event now and sees this through the channel
 	d.FirstChunk(p.ID)
 	<-p.Evicted
@@ -230,15 +231,15 @@ func TestShutdown(t *testing.T) {
 		d := NewDriver(newSlots(1, 0), DriverConfig{})
 		defer d.Close()
 		d.SetEndpoints(one)
-		p, _ := d.Submit(t.Context(), "", picker.Request{})
+		p, _ := d.Submit(t.Context(), extproc.Submission{})
 		queued := make(chan wire.Outcome)
-		go func() { _, o := d.Submit(t.Context(), "", picker.Request{}); queued <- o }()
+		go func() { _, o := d.Submit(t.Context(), extproc.Submission{}); queued <- o }()
 		synctest.Wait()
 		go d.Shutdown()
 		if o := <-queued; o != wire.EvictedOther {
 			t.Error(o)
 		}
-		if _, o := d.Submit(t.Context(), "", picker.Request{}); o != wire.RejectedOther {
+		if _, o := d.Submit(t.Context(), extproc.Submission{}); o != wire.RejectedOther {
 			t.Error(o)
 		}
 		select {
@@ -256,7 +257,7 @@ func TestCloseReleasesEveryone(t *testing.T) {
 		d := NewDriver(newSlots(0, time.Hour), DriverConfig{})
 		got := make(chan wire.Outcome, 5)
 		for range cap(got) {
-			go func() { _, o := d.Submit(context.Background(), "", picker.Request{}); got <- o }()
+			go func() { _, o := d.Submit(context.Background(), extproc.Submission{}); got <- o }()
 		}
 		synctest.Wait()
 		d.Close()
@@ -265,7 +266,7 @@ func TestCloseReleasesEveryone(t *testing.T) {
 				t.Error(o)
 			}
 		}
-		if _, o := d.Submit(context.Background(), "", picker.Request{}); o != wire.RejectedOther {
+		if _, o := d.Submit(context.Background(), extproc.Submission{}); o != wire.RejectedOther {
 			t.Error(o)
 		}
 		d.Finish(1) // neither blocks nor panics
@@ -333,7 +334,7 @@ func TestManyRequests(t *testing.T) {
 			if i%5 == 0 {
 				cancel()
 			}
-			p, o := d.Submit(ctx, fmt.Sprint(i), picker.Request{FairnessID: fmt.Sprint(i % 7), Bytes: int64(i)})
+			p, o := d.Submit(ctx, extproc.Submission{Label: fmt.Sprint(i), Request: picker.Request{FairnessID: fmt.Sprint(i % 7), Bytes: int64(i)}})
 			switch o {
 			case wire.Dispatched:
 				d.FirstChunk(p.ID)

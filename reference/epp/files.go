@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -76,12 +77,22 @@ func ParseEndpoints(name string, doc []byte) ([]picker.Endpoint, error) {
 			bad("address: %s is used twice", address)
 		}
 		names[e.Name], addresses[address] = true, true
-		out = append(out, picker.Endpoint{Name: e.Name, Address: address, Role: RoleOf(e.Labels[LabelRole])})
+		out = append(out, picker.Endpoint{Name: e.Name, Address: address, Role: RoleOf(e.Labels[LabelRole]), Labels: labelText(e.Labels)})
 	}
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
 	return out, nil
+}
+
+// labelText is the canonical form of an endpoint's labels.
+func labelText(m map[string]string) string {
+	pairs := make([]string, 0, len(m))
+	for k, v := range m {
+		pairs = append(pairs, k+"="+v)
+	}
+	slices.Sort(pairs)
+	return strings.Join(pairs, ",")
 }
 
 // ParseObjectives reads `objectives: {name: priority}`.
@@ -155,19 +166,25 @@ func (w *watched) load() (changed bool, err error) {
 	return true, w.apply(w.path, doc)
 }
 
-// watch reloads the files until ctx ends. Each problem is logged once, not at every look.
-func watch(ctx context.Context, every time.Duration, files []*watched, log *slog.Logger) {
+// reload is something that may have changed outside.
+type reload struct {
+	what string
+	load func() (changed bool, err error)
+}
+
+// watch looks at everything until ctx ends. Each problem is logged once, not at every look.
+func watch(ctx context.Context, every time.Duration, reloads []reload, log *slog.Logger) {
 	told := map[string]string{}
 	for clock.Sleep(ctx, every) {
-		for _, w := range files {
-			changed, err := w.load()
+		for _, r := range reloads {
+			changed, err := r.load()
 			switch {
-			case err != nil && told[w.path] != err.Error():
-				told[w.path] = err.Error()
-				log.Error("reload refused, the old content stays", "file", w.path, "error", err)
+			case err != nil && told[r.what] != err.Error():
+				told[r.what] = err.Error()
+				log.Error("reload refused, the old content stays", "file", r.what, "error", err)
 			case changed && err == nil:
-				delete(told, w.path)
-				log.Info("reloaded", "file", w.path)
+				delete(told, r.what)
+				log.Info("reloaded", "file", r.what)
 			}
 		}
 	}

@@ -48,13 +48,13 @@ func TestCapacityUtilization(t *testing.T) {
 	cfg.Picker.Flow.MaxRequests = 10
 	cfg.Picker.Flow.Bands = []flowcontrol.BandConfig{{Priority: 5, MaxRequests: 4, MaxBytes: 100}}
 	m := NewMetrics("p", cfg)
-	m.Enqueued("f", 5, "m", 50)
+	m.Enqueued(Labels{"m", "m", "f", 5}, 50)
 	for name, want := range map[string]float64{"capacity_utilization_requests": 0.25, "capacity_utilization_bytes": 0.5, "global_capacity_utilization_requests": 0.1, "global_capacity_utilization_bytes": -1} {
 		if got := value(t, m, wire.PrefixFlowControl+name, nil); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
-	m.Decided("f", 5, 5, "m", 50, wire.EvictedTTL, 0)
+	m.Decided(Labels{"m", "m", "f", 5}, 5, 50, wire.EvictedTTL, 0)
 	if got := value(t, m, wire.PrefixFlowControl+"capacity_utilization_requests", nil); got != 0 {
 		t.Errorf("back to exactly 0, got %v", got)
 	}
@@ -62,14 +62,14 @@ func TestCapacityUtilization(t *testing.T) {
 
 func TestCardinality(t *testing.T) {
 	m := testMetrics()
-	for i := range cardinalityCap + 50 {
-		m.Enqueued(fmt.Sprint("flow", i), 0, "m", 1)
+	for i := range valueCap + 50 {
+		m.Enqueued(Labels{"m", "m", fmt.Sprint("flow", i), 0}, 1)
 	}
 	if got := value(t, m, wire.PrefixFlowControl+wire.MetricQueueSize, map[string]string{"fairness_id": "other"}); got != 50 {
 		t.Errorf("%v requests under \"other\"", got)
 	}
-	for i := range cardinalityCap + 50 {
-		m.Decided(fmt.Sprint("flow", i), 0, 0, "m", 1, wire.EvictedOther, 0)
+	for i := range valueCap + 50 {
+		m.Decided(Labels{"m", "m", fmt.Sprint("flow", i), 0}, 0, 1, wire.EvictedOther, 0)
 	}
 	if got := value(t, m, wire.PrefixFlowControl+wire.MetricQueueSize, map[string]string{"fairness_id": "other"}); got != 0 {
 		t.Errorf("%v left", got)

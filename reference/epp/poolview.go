@@ -1,7 +1,9 @@
 package epp
 
 import (
+	"math"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -18,20 +20,31 @@ type poolView struct {
 	mu        sync.Mutex
 	endpoints []picker.Endpoint
 	loads     map[picker.EndpointID]picker.Load
+	latest    time.Duration // when the latest scrape began, failed ones included: the view's notion of now
+	last      [6]float64    // averages and deviations as last computed; kept while every endpoint is stale
 }
 
-// The pool's series: name under PrefixEPP and the older twin.
+// The pool's series: name under PrefixEPP and the older twin, "" for none. The order is that of poolView.last.
 var poolSeries = [][2]string{
 	{"average_kv_cache_utilization", "average_kv_cache_utilization"}, {"average_queue_size", "average_queue_size"},
-	{"average_running_requests", "average_running_requests"}, {"ready_endpoints", "ready_pods"},
+	{"average_running_requests", "average_running_requests"},
+	{"std_dev_kv_cache_utilization", ""}, {"std_dev_queue_size", ""}, {"std_dev_running_requests", ""},
+	{"ready_endpoints", "ready_pods"},
 }
 
 const perEndpoint = "per_endpoint_queue_size"
 
+// freshness is the age up to which a sample counts in the averages, --metrics-staleness-threshold of the router.
+const freshness = 2 * time.Second
+
 func newPoolView(pool string) *poolView {
 	v := &poolView{pool: pool, desc: map[string]*prometheus.Desc{}, loads: map[picker.EndpointID]picker.Load{}}
 	for _, s := range poolSeries {
-		for _, name := range []string{wire.PrefixEPP + s[0], wire.PrefixLegacyPool + s[1]} {
+		names := []string{wire.PrefixEPP + s[0]}
+		if s[1] != "" {
+			names = append(names, wire.PrefixLegacyPool+s[1])
+		}
+		for _, name := range names {
 			v.desc[name] = prometheus.NewDesc(name, "State of the pool as last scraped.", []string{"name"}, nil)
 		}
 	}
@@ -41,9 +54,11 @@ func newPoolView(pool string) *poolView {
 	return v
 }
 
-func (v *poolView) set(pool []picker.Endpoint) {
+// set replaces the pool and returns the former one.
+func (v *poolView) set(pool []picker.Endpoint) []picker.Endpoint {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	former := v.endpoints
 	v.endpoints = append([]picker.Endpoint(nil), pool...)
 	keep := map[picker.EndpointID]picker.Load{}
 	for _, e := range pool {
@@ -52,12 +67,16 @@ func (v *poolView) set(pool []picker.Endpoint) {
 		}
 	}
 	v.loads = keep
+	return former
 }
 
 func (v *poolView) sample(id picker.EndpointID, l picker.Load) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.loads[id] = l
+	v.latest = max(v.latest, l.At)
+	if l.OK {
+		v.loads[id] = l
+	}
 }
 
 // Describe implements prometheus.Collector.
@@ -74,22 +93,50 @@ func (v *poolView) Collect(out chan<- prometheus.Metric) {
 	emit := func(name string, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(v.desc[name], prometheus.GaugeValue, value, labels...)
 	}
-	var kv, queue, running float64
-	var sampled int
+	var kv, queue, running []float64
+	named := map[string]bool{} // two servers of one name would be two values of one series
 	for _, e := range v.endpoints {
 		l, ok := v.loads[e.ID]
 		if !ok {
 			continue
 		}
-		sampled++
-		kv, queue, running = kv+l.KV, queue+l.Waiting, running+l.Running
-		emit(wire.PrefixEPP+perEndpoint, l.Waiting, v.pool, e.Name)
-		emit(wire.PrefixLegacyPool+"per_pod_queue_size", l.Waiting, v.pool, e.Name)
+		if !named[e.Name] {
+			named[e.Name] = true
+			emit(wire.PrefixEPP+perEndpoint, l.Waiting, v.pool, e.Name)
+			emit(wire.PrefixLegacyPool+"per_pod_queue_size", l.Waiting, v.pool, e.Name)
+		}
+		if v.latest-l.At <= freshness {
+			kv, queue, running = append(kv, l.KV), append(queue, l.Waiting), append(running, l.Running)
+		}
 	}
-	n := float64(max(sampled, 1))
-	values := []float64{round2(kv / n), round2(queue / n), round2(running / n), float64(len(v.endpoints))}
+	switch {
+	case len(kv) > 0:
+		for i, values := range [][]float64{kv, queue, running} {
+			v.last[i], v.last[i+3] = spread(values)
+		}
+	case len(v.endpoints) == 0:
+		v.last = [6]float64{}
+	}
 	for i, s := range poolSeries {
-		emit(wire.PrefixEPP+s[0], values[i], v.pool)
-		emit(wire.PrefixLegacyPool+s[1], values[i], v.pool)
+		value := float64(len(v.endpoints))
+		if i < len(v.last) {
+			value = round2(v.last[i])
+		}
+		emit(wire.PrefixEPP+s[0], value, v.pool)
+		if s[1] != "" {
+			emit(wire.PrefixLegacyPool+s[1], value, v.pool)
+		}
 	}
+}
+
+// spread is the mean and the standard deviation of the whole population.
+func spread(values []float64) (mean, deviation float64) {
+	for _, x := range values {
+		mean += x
+	}
+	mean /= float64(len(values))
+	for _, x := range values {
+		deviation += (x - mean) * (x - mean)
+	}
+	return mean, math.Sqrt(deviation / float64(len(values)))
 }

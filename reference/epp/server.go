@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -12,74 +11,16 @@ import (
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	dto "github.com/prometheus/client_model/go"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/status"
 
-	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/wire"
-	"github.com/llm-weir/weir/reference/epconfig"
 	"github.com/llm-weir/weir/reference/extproc"
 	"github.com/llm-weir/weir/reference/picker"
 	"github.com/llm-weir/weir/reference/scrape"
 )
-
-// Wiring are the replaceable parts of the assembly, so that a caller can wrap one of them without a hook in the parts themselves.
-type Wiring struct {
-	Machine  picker.Machine
-	Classify func(extproc.Headers) extproc.Identity
-	Refuse   func(wire.Outcome) wire.Refusal
-	// Families transforms the metrics page; nil: as it is.
-	Families func([]*dto.MetricFamily) []*dto.MetricFamily
-	// Evictions reads the machine's totals of in-flight eviction, on the goroutine that owns it; nil: no such series.
-	Evictions func() ([]picker.PriorityCount, picker.EvictionState)
-}
-
-// DefaultWiring is the reference as it is meant to be.
-func DefaultWiring(m picker.Machine, c epconfig.Contract) Wiring {
-	w := Wiring{
-		Machine:  m,
-		Classify: extproc.Classify,
-		Refuse:   func(o wire.Outcome) wire.Refusal { return wire.Refuse(o, c.TTLStatus) },
-	}
-	if p, ok := m.(*picker.Picker); ok {
-		var buf []picker.PriorityCount
-		w.Evictions = func() (issued []picker.PriorityCount, s picker.EvictionState) {
-			buf, s = p.Evictions(buf[:0])
-			return buf, s
-		}
-	}
-	return w
-}
-
-// Options assemble a picker process. Addresses may end in ":0".
-type Options struct {
-	Wiring   Wiring
-	Config   epconfig.Config
-	PoolName string // value of the label inference_pool
-
-	GRPCAddr    string // ext_proc, plaintext
-	HealthAddr  string // gRPC health v1
-	MetricsAddr string // HTTP /metrics
-
-	// Endpoints and Objectives are the state at start. EndpointsFile (else the document's file-discovery) and ObjectivesFile
-	// replace them and are read again after each change.
-	Endpoints      []picker.Endpoint
-	Objectives     map[string]int
-	EndpointsFile  string
-	ObjectivesFile string
-	ReloadInterval time.Duration // 0: 200 ms
-
-	// ScrapeInterval is the time between two scrapes of an endpoint; 0: 50 ms, negative: no scraping.
-	ScrapeInterval time.Duration
-	ScrapeTimeout  time.Duration // 0: 1 s
-	BodyLimit      int           // bytes of a request body; 0: extproc.DefaultBodyLimit
-	MaxStreams     uint32        // concurrent streams of one connection; 0: 65536
-
-	Clock      clock.Clock // nil: the machine's
-	OnDecision func(Decision)
-	Logger     *slog.Logger // nil: slog.Default
-}
 
 // Server is a running picker.
 type Server struct {
@@ -90,6 +31,8 @@ type Server struct {
 	grpc      *grpc.Server
 	health    *healthServer
 	healthRPC *grpc.Server
+	cert      *certificate // nil: plaintext
+	rewriter  *extproc.Rewriter
 	http      *http.Server
 	listeners [3]net.Listener // ext_proc, health, metrics
 	endpoints sync.Mutex      // held over a change of the pool, so that driver and scraper agree
@@ -105,14 +48,29 @@ func Serve(o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{metrics: NewMetrics(o.PoolName, o.Config), health: &healthServer{}}
+	var err error
+	if s.rewriter, err = extproc.NewRewriter(o.Rewrites, o.RewriteSeed); err != nil {
+		return nil, err
+	}
+	s.metrics.Pin(s.rewriter.Models())
+	if o.Secure {
+		if s.cert, err = newCertificate(o.CertPath); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.listen(o); err != nil {
 		return nil, err
 	}
 	s.driver = NewDriver(o.Wiring.Machine, DriverConfig{
 		Clock: o.Clock, Metrics: s.metrics, OnDecision: o.OnDecision, Evictions: o.Wiring.Evictions, Refuse: o.Wiring.Refuse,
+		Confirmations: o.Wiring.Confirmations, HasFlow: o.Wiring.HasFlow,
 	})
 	if o.ScrapeInterval > 0 {
-		s.scraper = scrape.New(scrape.Config{Interval: o.ScrapeInterval, Timeout: o.ScrapeTimeout, Clock: o.Clock, Logger: o.Logger}, s.driver.Sample)
+		s.scraper = scrape.New(scrape.Config{Interval: o.ScrapeInterval, Timeout: o.ScrapeTimeout, Clock: o.Clock, Logger: o.Logger,
+			OnPoll: func(took time.Duration, err error) {
+				page := errors.Is(err, scrape.ErrPage)
+				s.metrics.Polled(took, err != nil && !page, page)
+			}}, s.driver.Sample)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
@@ -123,35 +81,6 @@ func Serve(o Options) (*Server, error) {
 	}
 	s.start(ctx, o, files)
 	return s, nil
-}
-
-func (o *Options) fill() error {
-	var errs []error
-	if o.Wiring.Machine == nil || o.Wiring.Classify == nil || o.Wiring.Refuse == nil {
-		errs = append(errs, errors.New("wiring: incomplete, start from DefaultWiring"))
-	}
-	if !o.Config.FlowControl {
-		errs = append(errs, errors.New("featureGates: flowControl is off; this build serves with flow control only: add featureGates: [flowControl]"))
-	}
-	if o.Clock == nil {
-		o.Clock = clock.NewReal()
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
-	}
-	if o.EndpointsFile == "" {
-		o.EndpointsFile = o.Config.EndpointsFile
-	}
-	if o.ReloadInterval <= 0 {
-		o.ReloadInterval = 200 * time.Millisecond
-	}
-	if o.ScrapeInterval == 0 {
-		o.ScrapeInterval = 50 * time.Millisecond
-	}
-	if o.MaxStreams == 0 {
-		o.MaxStreams = 1 << 16
-	}
-	return errors.Join(errs...)
 }
 
 // listen opens the three ports. A port that is taken is named together with the flag that chooses another.
@@ -209,17 +138,57 @@ func (s *Server) load(o Options) ([]*watched, error) {
 	return files, errors.Join(errs...)
 }
 
-// start puts the servers on the listeners.
-func (s *Server) start(ctx context.Context, o Options, files []*watched) {
-	s.extproc = extproc.NewServer(s.driver, extproc.Config{
-		Clock: o.Clock, Classify: o.Wiring.Classify, Refuse: o.Wiring.Refuse, BodyLimit: o.BodyLimit,
-		RejectUnknownPaths: !o.Config.Passthrough,
+// exchanges makes the ext_proc service.
+func (s *Server) exchanges(o Options) *extproc.Server {
+	return extproc.NewServer(s.driver, extproc.Config{
+		Clock: o.Clock, Classify: o.Wiring.Classify, Refuse: o.Wiring.Refuse, BodyLimit: o.BodyLimit, HeaderLimit: o.HeaderLimit,
+		RejectUnknownPaths: !o.Config.Passthrough, Prefix: Prefix(o.Config.Picker.Scheduling), Rewriter: s.rewriter,
+		KeepControlHeaders: o.KeepControlHeaders,
 		OnRefusal: func(id extproc.Identity, model string, r wire.Refusal) {
-			s.metrics.Refused(id.FairnessID, s.driver.Priority(id.Objective), model, r.Status)
+			s.metrics.Refused(Labels{Model: model, Target: model, FairnessID: id.FairnessID, Priority: s.driver.Priority(id.Objective)}, r.Status)
+		},
+		OnReport: s.metrics.Answered, Gaps: s.metrics.Gaps, OnRewrite: s.metrics.Rewritten,
+		OnParse: func(parser string, took time.Duration) {
+			if parser != "" {
+				s.metrics.PluginTook("Parser", parser, took)
+			}
 		},
 	})
-	s.grpc = grpc.NewServer(grpc.MaxConcurrentStreams(o.MaxStreams))
+}
+
+// grpcOptions are those of the ext_proc listener.
+func (s *Server) grpcOptions(o Options) []grpc.ServerOption {
+	// Without WaitForHandlers a handler could still start its reader while Close waits for the readers.
+	opts := []grpc.ServerOption{grpc.MaxConcurrentStreams(o.MaxStreams), grpc.WaitForHandlers(true)}
+	if s.cert != nil {
+		opts = append(opts, grpc.Creds(credentials.NewTLS(s.cert.config())))
+	}
+	if o.MaxRecvBytes > 0 {
+		opts = append(opts, grpc.MaxRecvMsgSize(o.MaxRecvBytes))
+	}
+	if o.MaxSendBytes > 0 {
+		opts = append(opts, grpc.MaxSendMsgSize(o.MaxSendBytes))
+	}
+	if o.StreamMetrics {
+		opts = append(opts, grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
+			began := o.Clock.Now()
+			s.metrics.StreamOpened()
+			err := h(srv, ss)
+			s.metrics.StreamEnded(status.Code(err).String(), o.Clock.Now()-began)
+			return err
+		}))
+	}
+	return opts
+}
+
+// start puts the servers on the listeners.
+func (s *Server) start(ctx context.Context, o Options, files []*watched) {
+	s.extproc = s.exchanges(o)
+	s.grpc = grpc.NewServer(s.grpcOptions(o)...)
 	extprocv3.RegisterExternalProcessorServer(s.grpc, s.extproc)
+	if o.HealthOnGRPC {
+		healthv1.RegisterHealthServer(s.grpc, s.health)
+	}
 	s.healthRPC = grpc.NewServer()
 	healthv1.RegisterHealthServer(s.healthRPC, s.health)
 	mux := http.NewServeMux()
@@ -235,8 +204,15 @@ func (s *Server) start(ctx context.Context, o Options, files []*watched) {
 	serve("ext_proc", func() error { return s.grpc.Serve(s.listeners[0]) })
 	serve("health", func() error { return s.healthRPC.Serve(s.listeners[1]) })
 	serve("metrics", func() error { return s.http.Serve(s.listeners[2]) })
-	if len(files) > 0 {
-		s.tasks.Go(func() { watch(ctx, o.ReloadInterval, files, o.Logger) })
+	reloads := make([]reload, 0, len(files)+1)
+	for _, f := range files {
+		reloads = append(reloads, reload{f.path, f.load})
+	}
+	if s.cert != nil && s.cert.dir != "" {
+		reloads = append(reloads, reload{s.cert.dir, s.cert.load})
+	}
+	if len(reloads) > 0 {
+		s.tasks.Go(func() { watch(ctx, o.ReloadInterval, reloads, o.Logger) })
 	}
 }
 
@@ -273,6 +249,15 @@ func (s *Server) SetEndpoints(list []picker.Endpoint) {
 // SetObjectives replaces the accepted objectives; it returns after the machine knows.
 func (s *Server) SetObjectives(m map[string]int) { s.driver.SetObjectives(m) }
 
+// SetRewrites replaces the rewrite rules; wrong ones leave those that are there.
+func (s *Server) SetRewrites(rules []extproc.Rewrite) error {
+	err := s.rewriter.Set(rules)
+	if err == nil {
+		s.metrics.Pin(s.rewriter.Models())
+	}
+	return err
+}
+
 // Shutdown drains: the queue is emptied at once with refusals, new requests are refused, requests in flight go on until they end or
 // ctx does. It ends like Close.
 func (s *Server) Shutdown(ctx context.Context) error {
@@ -306,17 +291,22 @@ func (s *Server) Close() error {
 	s.once.Do(func() {
 		s.health.draining.Store(true)
 		s.cancel()
-		if s.grpc != nil {
-			s.grpc.Stop()
-			s.healthRPC.Stop()
-			s.http.Close()
-			s.extproc.Wait()
-		}
+		stopped := make(chan struct{})
+		go func() { // Stop waits for the handlers, and one may wait for a decision that only the driver's end brings
+			defer close(stopped)
+			if s.grpc != nil {
+				s.grpc.Stop()
+				s.healthRPC.Stop()
+				s.http.Close()
+				s.extproc.Wait()
+			}
+		}()
+		s.driver.Close()
+		<-stopped
 		s.closeListeners()
 		if s.scraper != nil {
 			s.scraper.Close()
 		}
-		s.driver.Close()
 		s.tasks.Wait()
 	})
 	return nil

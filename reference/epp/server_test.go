@@ -20,6 +20,7 @@ import (
 
 	"github.com/llm-weir/weir/harness/wire"
 	"github.com/llm-weir/weir/reference/epconfig"
+	"github.com/llm-weir/weir/reference/extproc"
 	"github.com/llm-weir/weir/reference/picker"
 )
 
@@ -66,6 +67,21 @@ func TestServe(t *testing.T) {
 	}
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestRefuseByContract(t *testing.T) {
+	for name, want := range map[string]wire.Refusal{
+		epconfig.Router202609: wire.Refuse(wire.RejectedNoEndpoints, 429),
+		epconfig.Router09:     {Status: 503, Body: "inference error: ServiceUnavailable - failed to find endpoint candidates for serving the request"},
+	} {
+		c, _ := epconfig.ContractNamed(name)
+		if got := DefaultWiring(nil, c).Refuse(wire.RejectedNoEndpoints); got != want {
+			t.Errorf("%s: %+v", name, got)
+		}
+		if got := DefaultWiring(nil, c).Refuse(wire.EvictedTTL).Status; got != c.TTLStatus {
+			t.Errorf("%s: %d", name, got)
+		}
 	}
 }
 
@@ -215,7 +231,7 @@ func TestScrapingOpensTheGate(t *testing.T) {
 	got := make(chan wire.Outcome, 1)
 	go func() {
 		close(arrived)
-		placement, outcome := s.Driver().Submit(t.Context(), "", picker.Request{FairnessID: "f", Bytes: 1})
+		placement, outcome := s.Driver().Submit(t.Context(), extproc.Submission{Request: picker.Request{FairnessID: "f", Bytes: 1}})
 		s.Driver().Finish(placement.ID)
 		got <- outcome
 	}()

@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -12,25 +13,50 @@ import (
 // Body is what the picker reads from a request's body.
 type Body struct {
 	Model        string
-	PromptTokens int64 // ceil(bytes/4) of the prompt text, or the number of token ids
-	Stream       bool
-	Head         []byte // start of the prompt, at most headBytes
+	PromptTokens int64  // ceil(bytes/4) of the prompt text, or the number of token ids
+	MaxOutput    int64  // the client's own limit of output tokens; 0: none
+	Stream       bool   // the client asked for an event stream
 	Known        bool   // a parser claims the path; otherwise the body is opaque
+	Parser       string // name of the router's parser for the path
+
+	salt   string   // cache_salt: prompts with different salts share no prefix
+	prompt []string // the prompt's pieces in order; token ids as four bytes each
+	models []span   // values of the top-level "model"
+	kind   kind
 }
 
-// headBytes bounds what is kept of a prompt for prefix scorers.
-const headBytes = 1024
+// kind tells the dialects apart whose answers carry the model's name one level down.
+type kind uint8
+
+const (
+	openAI    kind = iota // everything at the top level
+	anthropic             // message_start carries a "message"
+	responses             // events of /v1/responses carry a "response"
+)
 
 // claim is one path suffix and the field without which the body is refused.
-type claim struct{ suffix, kind, field string }
+type claim struct {
+	suffix, what, field string
+	parser              string
+	kind                kind
+}
+
+// The names of the router's default parsers.
+const (
+	parserOpenAI    = "openai-parser"
+	parserAnthropic = "anthropic-parser"
+	parserVLLM      = "vllmhttp-parser"
+	parserOpaque    = "passthrough-parser"
+)
 
 // claims are the suffixes of the router's default parsers; the longest match wins (spec/endpoint-picker.md §1.7).
 var claims = []claim{
-	{"chat/completions", "chat completions", "messages"}, {"completions", "completions", "prompt"},
-	{"chat/completions/render", "chat completions", "messages"}, {"completions/render", "completions", "prompt"},
-	{"embeddings", "embeddings", "input"}, {"responses", "responses", "input"}, {"conversations", "conversations", "items"},
-	{"images/generations", "images generations", "prompt"}, {"messages", "messages", "messages"},
-	{"messages/count_tokens", "messages", "messages"}, {"inference/v1/generate", "generate", "token_ids"},
+	{"chat/completions", "chat completions", "messages", parserOpenAI, openAI}, {"completions", "completions", "prompt", parserOpenAI, openAI},
+	{"chat/completions/render", "chat completions", "messages", parserOpenAI, openAI}, {"completions/render", "completions", "prompt", parserOpenAI, openAI},
+	{"embeddings", "embeddings", "input", parserOpenAI, openAI}, {"responses", "responses", "input", parserOpenAI, responses},
+	{"conversations", "conversations", "items", parserOpenAI, openAI}, {"images/generations", "images generations", "prompt", parserOpenAI, openAI},
+	{"messages", "messages", "messages", parserAnthropic, anthropic}, {"messages/count_tokens", "messages", "messages", parserAnthropic, anthropic},
+	{"inference/v1/generate", "generate", "token_ids", parserVLLM, openAI},
 }
 
 func claimOf(path string) (claim, bool) {
@@ -46,28 +72,101 @@ func claimOf(path string) (claim, bool) {
 // ParseBody reads the body of a request to path. A refusal is a 400 with the router's text and comes before anything is queued;
 // a path that no parser claims is opaque and always accepted.
 func ParseBody(path string, body []byte) (Body, *wire.Refusal) {
+	b, refusal := parse(path, body)
+	if refusal == nil && b.Known && b.Model == "" {
+		return Body{}, noModel()
+	}
+	return b, refusal
+}
+
+func noModel() *wire.Refusal { return badRequest("model not found in request body") }
+
+// parse is ParseBody for a request whose model may still come from a rewrite.
+func parse(path string, body []byte) (Body, *wire.Refusal) {
 	c, ok := claimOf(path)
 	if !ok {
-		return Body{}, nil
+		return Body{Parser: parserOpaque}, nil
 	}
-	var doc map[string]json.RawMessage
-	if err := json.Unmarshal(body, &doc); err != nil {
+	if !json.Valid(body) || !isObject(body) {
+		var doc map[string]json.RawMessage
+		err := json.Unmarshal(body, &doc)
+		if err == nil { // a lone null is valid and no object
+			return Body{}, badRequest("invalid " + c.what + " request: must have " + c.field + " field")
+		}
 		return Body{}, badRequest("error unmarshaling request bodyMap: " + err.Error())
 	}
-	if !hasContent(doc[c.field], c.field) {
-		text := "invalid " + c.kind + " request: must have " + c.field + " field"
+	b := Body{Known: true, Parser: c.parser, kind: c.kind}
+	f := fieldsOf(body, c.field)
+	b.models = f.models
+	if !hasContent(f.content, c.field) {
+		text := "invalid " + c.what + " request: must have " + c.field + " field"
 		if c.field == "messages" {
-			text = "invalid " + c.kind + " request: must have valid messages field"
+			text = "invalid " + c.what + " request: must have valid messages field"
 		}
 		return Body{}, badRequest(text)
 	}
-	b := Body{Known: true}
-	if json.Unmarshal(doc["model"], &b.Model) != nil || b.Model == "" {
-		return Body{}, badRequest("model not found in request body")
-	}
-	_ = json.Unmarshal(doc["stream"], &b.Stream) // a stream flag of another type is the model server's business
-	b.PromptTokens, b.Head = measure(doc[c.field])
+	// Fields of another type are the model server's business, except for the model's name.
+	b.Model, b.salt = text(f.model), text(f.salt)
+	_ = json.Unmarshal(f.stream, &b.Stream)
+	b.MaxOutput = limit(f.limits[:])
+	b.PromptTokens, b.prompt = measure(f.content)
 	return b, nil
+}
+
+// fields are the members of a request that the picker reads, raw; of repeated ones the last, as parsers have it.
+type fields struct {
+	content, model, salt, stream []byte
+	limits                       [3][]byte // from the most to the least specific
+	models                       []span
+}
+
+func fieldsOf(body []byte, content string) fields {
+	var f fields
+	members(body, func(key string, at span) {
+		raw := body[at.from:at.to]
+		switch key {
+		case "model":
+			f.model, f.models = raw, append(f.models, at)
+		case "stream":
+			f.stream = raw
+		case "cache_salt":
+			f.salt = raw
+		case "max_completion_tokens":
+			f.limits[0] = raw
+		case "max_output_tokens":
+			f.limits[1] = raw
+		case "max_tokens":
+			f.limits[2] = raw
+		}
+		if key == content {
+			f.content = raw
+		}
+	})
+	return f
+}
+
+func isObject(body []byte) bool {
+	body = bytes.TrimLeft(body, " \t\r\n")
+	return len(body) > 0 && body[0] == '{'
+}
+
+func text(raw []byte) string {
+	var s string
+	if json.Unmarshal(raw, &s) != nil {
+		return ""
+	}
+	return s
+}
+
+// limit is the first positive integer.
+func limit(raws [][]byte) int64 {
+	for _, raw := range raws {
+		var n int64
+		if json.Unmarshal(raw, &n) == nil && n > 0 {
+			return n
+		}
+	}
+	return 0
 }
 
 func badRequest(text string) *wire.Refusal {
@@ -80,8 +179,7 @@ func UnknownPath(path string) *wire.Refusal {
 }
 
 // hasContent tells whether the required field is there. Messages must be a non-empty list of objects.
-func hasContent(raw json.RawMessage, field string) bool {
-	raw = bytes.TrimSpace(raw)
+func hasContent(raw []byte, field string) bool {
 	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
 		return false
 	}
@@ -92,33 +190,43 @@ func hasContent(raw json.RawMessage, field string) bool {
 	return json.Unmarshal(raw, &list) == nil && len(list) > 0
 }
 
-// measure estimates the tokens of a prompt: four bytes of text each, token ids one each.
-func measure(raw json.RawMessage) (tokens int64, head []byte) {
+// measure estimates the tokens of a prompt, four bytes of text each, token ids one each, and gives its pieces.
+func measure(raw []byte) (tokens int64, pieces []string) {
+	var ids []uint32
+	if raw[0] == '[' && json.Unmarshal(raw, &ids) == nil && len(ids) > 0 { // one list of ids, without a box around each
+		return int64(len(ids)), []string{packed(ids)}
+	}
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
 		return 0, nil
 	}
 	var m meter
 	m.add(v)
-	return (m.bytes+3)/4 + m.ids, m.head
+	return (m.bytes+3)/4 + m.ids, m.pieces
+}
+
+// packed writes a token id as four bytes, so that a block holds as many ids as it is estimated to hold tokens of text.
+func packed(ids []uint32) string {
+	b := make([]byte, 0, 4*len(ids))
+	for _, id := range ids {
+		b = binary.LittleEndian.AppendUint32(b, id)
+	}
+	return string(b)
 }
 
 type meter struct {
 	bytes, ids int64
-	head       []byte
-}
-
-func (m *meter) text(s string) {
-	m.bytes += int64(len(s))
-	m.head = append(m.head, s[:min(len(s), headBytes-len(m.head))]...)
+	pieces     []string
 }
 
 func (m *meter) add(v any) {
 	switch v := v.(type) {
 	case string:
-		m.text(v)
+		m.bytes += int64(len(v))
+		m.pieces = append(m.pieces, v)
 	case float64:
 		m.ids++
+		m.pieces = append(m.pieces, packed([]uint32{uint32(int64(v))}))
 	case []any:
 		for _, x := range v {
 			m.add(x)

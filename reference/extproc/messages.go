@@ -1,6 +1,7 @@
 package extproc
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,16 +37,17 @@ func echo(m *corev3.HeaderMap, skip func(name string) bool) []*corev3.HeaderValu
 func Destination(addresses []string) string { return strings.Join(addresses, ",") }
 
 // RequestHeadersResponse answers the request's headers with its destination: first the destination header, then the length of the
-// body if there is one, then the request's own headers (spec/endpoint-picker.md §1.3). received may be nil.
-func RequestHeadersResponse(destination string, bodyBytes int, received *corev3.HeaderMap) *extprocv3.ProcessingResponse {
+// body if there is one, then the request's own headers (spec/endpoint-picker.md §1.3). received may be nil. remove names headers that
+// the model server is not to see.
+func RequestHeadersResponse(destination string, bodyBytes int, received *corev3.HeaderMap, remove []string) *extprocv3.ProcessingResponse {
 	set := []*corev3.HeaderValueOption{option(wire.HeaderDestination, destination)}
 	if bodyBytes > 0 {
 		set = append(set, option("Content-Length", strconv.Itoa(bodyBytes)))
 	}
-	set = append(set, echo(received, nil)...)
+	set = append(set, echo(received, func(name string) bool { return slices.Contains(remove, name) })...)
 	return &extprocv3.ProcessingResponse{
 		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
-			Response: &extprocv3.CommonResponse{ClearRouteCache: true, HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set}},
+			Response: &extprocv3.CommonResponse{ClearRouteCache: true, HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set, RemoveHeaders: remove}},
 		}},
 		DynamicMetadata: &structpb.Struct{Fields: map[string]*structpb.Value{
 			wire.MetadataLB: structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{
@@ -73,16 +75,23 @@ func chunks(body []byte, eos bool, each func(piece []byte, eos bool)) {
 	}
 }
 
-// RequestBodyResponses forwards the whole request body unchanged; only the last chunk ends the stream.
-func RequestBodyResponses(body []byte) []*extprocv3.ProcessingResponse {
+// RequestBodyResponses forwards the whole request body; only the last chunk ends the stream, and that only if no trailers do.
+func RequestBodyResponses(body []byte, eos bool) []*extprocv3.ProcessingResponse {
 	var out []*extprocv3.ProcessingResponse
-	chunks(body, true, func(piece []byte, eos bool) {
+	chunks(body, eos, func(piece []byte, eos bool) {
 		out = append(out, &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestBody{RequestBody: streamed(piece, eos)}})
 	})
 	return out
 }
 
-// ResponseBodyResponses answers one chunk of the response body with the same bytes. An empty chunk that ends nothing is still
+// RequestTrailersResponse answers request trailers without changing them.
+func RequestTrailersResponse() *extprocv3.ProcessingResponse {
+	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_RequestTrailers{RequestTrailers: &extprocv3.TrailersResponse{
+		HeaderMutation: &extprocv3.HeaderMutation{},
+	}}}
+}
+
+// ResponseBodyResponses answers one chunk of the response body. An empty chunk that ends nothing is still
 // answered, so that a data plane that counts answers goes on.
 func ResponseBodyResponses(body []byte, eos bool) []*extprocv3.ProcessingResponse {
 	var out []*extprocv3.ProcessingResponse
@@ -96,16 +105,21 @@ func ResponseBodyResponses(body []byte, eos bool) []*extprocv3.ProcessingRespons
 }
 
 // ResponseHeadersResponse answers the response's headers with a mark and an echo. Names that occur more than once, such as
-// set-cookie, are left out of the echo: setting them would fold several values into one.
-func ResponseHeadersResponse(received *corev3.HeaderMap) *extprocv3.ProcessingResponse {
+// set-cookie, are left out of the echo: setting them would fold several values into one. The length of a body that will change is
+// removed.
+func ResponseHeadersResponse(received *corev3.HeaderMap, changes bool) *extprocv3.ProcessingResponse {
 	count := map[string]int{}
 	for _, kv := range received.GetHeaders() {
 		count[strings.ToLower(kv.GetKey())]++
 	}
 	set := []*corev3.HeaderValueOption{option("x-went-into-resp-headers", "true")}
 	set = append(set, echo(received, func(name string) bool { return count[name] > 1 })...)
+	var remove []string
+	if changes {
+		remove = []string{"content-length"}
+	}
 	return &extprocv3.ProcessingResponse{Response: &extprocv3.ProcessingResponse_ResponseHeaders{ResponseHeaders: &extprocv3.HeadersResponse{
-		Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set}},
+		Response: &extprocv3.CommonResponse{HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set, RemoveHeaders: remove}},
 	}}}
 }
 

@@ -2,6 +2,7 @@ package extproc
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -55,6 +56,7 @@ func TestClassify(t *testing.T) {
 		{"int64 milliseconds that no duration holds are none", Headers{wire.HeaderTTFT: "9223372036854775807"}, Identity{FairnessID: wire.DefaultFlow}},
 		{"beyond int64 is none", Headers{wire.HeaderTTFT: "92233720368547758070"}, Identity{FairnessID: wire.DefaultFlow}},
 		{"plausible but wrong names are ignored", Headers{"x-gateway-fairness-id": "a", "x-gateway-priority": "9"}, Identity{FairnessID: wire.DefaultFlow}},
+		{"a rewrite is carried, by the same rules", Headers{wire.HeaderModelRewrite: "b", wire.HeaderModelRewriteAlias: "c"}, Identity{FairnessID: wire.DefaultFlow, Rewrite: "b"}},
 		{"ids are carried", Headers{wire.HeaderRequestID: "r", wire.HeaderID: "l"}, Identity{FairnessID: wire.DefaultFlow, RequestID: "r", Label: "l"}},
 	}
 	for _, r := range rows {
@@ -96,6 +98,14 @@ func TestParseBody(t *testing.T) {
 		{"messages are objects", "/v1/chat/completions", `{"model":"m","messages":"hi"}`, "must have valid messages field"},
 		{"no input", "/v1/embeddings", `{"model":"m"}`, "invalid embeddings request: must have input field"},
 		{"no items", "/v1/conversations", `{"model":"m"}`, "invalid conversations request: must have items field"},
+		{"a lone null", "/v1/completions", `null`, "must have prompt field"},
+		{"bytes behind the document", "/v1/completions", `{"model":"m","prompt":"x"} x`, "error unmarshaling request bodyMap: "},
+		{"embeddings", "/v1/embeddings", `{"model":"m","input":["a"]}`, ""},
+		{"responses", "/v1/responses", `{"model":"m","input":"a"}`, ""},
+		{"conversations", "/v1/conversations", `{"model":"m","items":[]}`, ""},
+		{"anthropic messages", "/v1/messages", `{"model":"m","messages":[{"role":"user","content":"x"}]}`, ""},
+		{"an escaped key is that key", "/v1/completions", `{"mod\u0065l":"m","prompt":"x"}`, ""},
+		{"of repeated members the last counts", "/v1/completions", `{"model":"x","prompt":"x","model":"m"}`, ""},
 		{"no model", "/v1/completions", `{"prompt":"x"}`, "model not found in request body"},
 		{"model of another type", "/v1/completions", `{"prompt":"x","model":3}`, "model not found in request body"},
 		{"unknown paths are opaque", "/v1/whatever", `{`, ""},
@@ -132,15 +142,11 @@ func TestPromptTokens(t *testing.T) {
 			t.Errorf("%s: %+v %v", r.body, b, refusal)
 		}
 	}
-	b, _ := ParseBody("/v1/completions", []byte(`{"model":"m","prompt":"`+strings.Repeat("x", 5000)+`"}`))
-	if len(b.Head) != headBytes || b.PromptTokens != 1250 {
-		t.Errorf("head %d, tokens %d", len(b.Head), b.PromptTokens)
-	}
 }
 
 func TestRequestHeadersResponse(t *testing.T) {
 	m := RequestHeadersResponse(Destination([]string{"1.2.3.4:80", "[::1]:81"}), 7, headerMap(":method", "POST", "a", "1", wire.HeaderObjective, "o",
-		"content-length", "99", "A", "2", wire.HeaderDestination, "evil", "b", "3"))
+		"content-length", "99", "A", "2", wire.HeaderDestination, "evil", "b", "3"), []string{wire.HeaderObjective})
 	c := m.GetRequestHeaders().GetResponse()
 	var got []string
 	for _, o := range c.GetHeaderMutation().GetSetHeaders() {
@@ -153,13 +159,13 @@ func TestRequestHeadersResponse(t *testing.T) {
 	if strings.Join(got, " ") != want {
 		t.Errorf("%v, want %s", got, want)
 	}
-	if !c.GetClearRouteCache() || c.GetStatus() != extprocv3.CommonResponse_CONTINUE || len(c.GetHeaderMutation().GetRemoveHeaders()) != 0 {
+	if r := c.GetHeaderMutation().GetRemoveHeaders(); !c.GetClearRouteCache() || c.GetStatus() != extprocv3.CommonResponse_CONTINUE || len(r) != 1 || r[0] != wire.HeaderObjective {
 		t.Error(c)
 	}
 	if d := m.GetDynamicMetadata().GetFields()[wire.MetadataLB].GetStructValue().GetFields()[wire.HeaderDestination].GetStringValue(); d != "1.2.3.4:80,[::1]:81" {
 		t.Errorf("metadata names %q", d)
 	}
-	if n := len(RequestHeadersResponse("x", 0, nil).GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders()); n != 1 {
+	if n := len(RequestHeadersResponse("x", 0, nil, nil).GetRequestHeaders().GetResponse().GetHeaderMutation().GetSetHeaders()); n != 1 {
 		t.Errorf("without a body and an echo there is the destination only, got %d headers", n)
 	}
 }
@@ -167,7 +173,7 @@ func TestRequestHeadersResponse(t *testing.T) {
 func TestChunks(t *testing.T) {
 	for _, size := range []int{0, 1, wire.BodyByteLimit, wire.BodyByteLimit + 1, 3*wire.BodyByteLimit + 5, 1 << 20} {
 		body := bytes.Repeat([]byte("abcdefg"), size/7+1)[:size]
-		ms := RequestBodyResponses(body)
+		ms := RequestBodyResponses(body, true)
 		var got []byte
 		for i, m := range ms {
 			s := m.GetRequestBody().GetResponse().GetBodyMutation().GetStreamedResponse()
@@ -186,7 +192,7 @@ func TestChunks(t *testing.T) {
 }
 
 func TestResponseHeadersResponse(t *testing.T) {
-	m := ResponseHeadersResponse(headerMap(":status", "200", "content-type", "text/plain", "set-cookie", "a", "set-cookie", "b", wire.HeaderDroppedReason, "x"))
+	m := ResponseHeadersResponse(headerMap(":status", "200", "content-type", "text/plain", "set-cookie", "a", "set-cookie", "b", wire.HeaderDroppedReason, "x"), false)
 	var got []string
 	for _, o := range m.GetResponseHeaders().GetResponse().GetHeaderMutation().GetSetHeaders() {
 		got = append(got, o.GetHeader().GetKey()+"="+string(o.GetHeader().GetRawValue()))
@@ -233,8 +239,25 @@ func FuzzParseBody(f *testing.F) {
 		if refusal != nil && refusal.Status != 400 {
 			t.Error(refusal)
 		}
-		if len(b.Head) > headBytes || b.PromptTokens < 0 || (refusal == nil && b.Known && b.Model == "") {
+		if b.PromptTokens < 0 || b.MaxOutput < 0 || (refusal == nil && b.Known && b.Model == "") {
 			t.Errorf("%+v", b)
+		}
+		if n := len(b.Prefix("m", PrefixConfig{BlockBytes: 4, MaxBlocks: 3})); n > 3 {
+			t.Errorf("%d blocks", n)
+		}
+		if !b.Known {
+			return
+		}
+		// A replaced model is the only difference that a parser sees.
+		out := withModel(body, b.models, "other")
+		var was, is map[string]json.RawMessage
+		if json.Unmarshal(body, &was) != nil || json.Unmarshal(out, &is) != nil || text(is["model"]) != "other" || len(was) != len(is) {
+			t.Fatalf("%s became %s", body, out)
+		}
+		for k, v := range was {
+			if k != "model" && !bytes.Equal(v, is[k]) {
+				t.Errorf("%q: %s became %s", k, v, is[k])
+			}
 		}
 	})
 }

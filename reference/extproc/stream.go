@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -27,10 +26,9 @@ type exchange struct {
 	path    string
 	body    []byte
 
-	placed    bool // Finish is owed
+	placed    bool // FinishWith is owed
 	placement Placement
-	streaming bool
-	started   bool // the first chunk of a streaming response has passed
+	answer    *answer // of a placed request
 }
 
 func newExchange(s *Server, stream extprocv3.ExternalProcessor_ProcessServer) *exchange {
@@ -61,10 +59,14 @@ func (x *exchange) run() error {
 	}
 }
 
-// ended maps the end of the stream: a peer that leaves is no error (spec/endpoint-picker.md §1.1).
+// ended maps the end of the stream: a peer that leaves is no error (spec/endpoint-picker.md §1.1), and one whose deadline passes is
+// told so.
 func ended(err error) error {
-	if errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled) {
+	switch {
+	case errors.Is(err, io.EOF) || status.Code(err) == codes.Canceled || errors.Is(err, context.Canceled):
 		return nil
+	case status.Code(err) == codes.DeadlineExceeded || errors.Is(err, context.DeadlineExceeded):
+		return status.FromContextError(context.DeadlineExceeded).Err()
 	}
 	return status.Errorf(codes.Unknown, "cannot receive stream request: %v", err)
 }
@@ -73,11 +75,16 @@ func unexpected(what string) error {
 	return status.Errorf(codes.InvalidArgument, "unexpected message: %s", what)
 }
 
+// finish frees the resources of a placed request and reports it.
 func (x *exchange) finish() {
-	if x.placed {
-		x.placed = false
-		x.s.admission.Finish(x.placement.ID)
+	if !x.placed {
+		return
 	}
+	x.placed = false
+	r := x.answer.report()
+	x.s.admission.FinishWith(x.placement.ID, r.Usage.Picker())
+	r.Ended = x.s.cfg.Clock.Now()
+	x.s.cfg.OnReport(r)
 }
 
 func (x *exchange) send(ms ...*extprocv3.ProcessingResponse) error {
@@ -112,9 +119,13 @@ func (x *exchange) requestPhase(m *extprocv3.ProcessingRequest) (bool, error) {
 		if !r.RequestBody.GetEndOfStream() {
 			return false, nil
 		}
-		return x.decide()
+		return x.decide(true)
 	case *extprocv3.ProcessingRequest_RequestTrailers:
-		return false, nil // never answered; the body has to end with its own last message
+		if x.headers == nil {
+			return false, unexpected("request trailers before request headers")
+		}
+		// The known router waits for a last body message that a request with trailers never has, and its client for ever.
+		return x.decide(false)
 	default:
 		return false, unexpected(fmt.Sprintf("%T in the request phase", r))
 	}
@@ -125,10 +136,15 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders) (bool, error) {
 	if x.headers == nil {
 		x.headers = &corev3.HeaderMap{}
 	}
+	x.request.Received = x.s.cfg.Clock.Now()
+	if n := size(x.headers); n > x.s.cfg.HeaderLimit {
+		x.id = x.s.cfg.Classify(Headers{})
+		return false, x.refuse("", wire.Refusal{Status: http.StatusRequestHeaderFieldsTooLarge,
+			Body: fmt.Sprintf("inference error: BadRequest - the request headers exceed %d bytes", x.s.cfg.HeaderLimit)})
+	}
 	read := ReadHeaders(x.headers)
 	x.path = read.Path()
 	x.id = x.s.cfg.Classify(read)
-	x.request.Received = x.s.cfg.Clock.Now()
 	if !h.GetEndOfStream() {
 		return false, nil
 	}
@@ -137,7 +153,19 @@ func (x *exchange) requestHeaders(h *extprocv3.HttpHeaders) (bool, error) {
 	if !ok {
 		return false, x.refuse("", x.s.cfg.Refuse(wire.RejectedNoEndpoints))
 	}
-	return true, x.send(RequestHeadersResponse(ep.Address, 0, nil))
+	return true, x.send(RequestHeadersResponse(ep.Address, 0, nil, x.hidden(false)))
+}
+
+// hidden lists the headers that the model server is not to see. An answer whose names are mapped back must not come compressed.
+func (x *exchange) hidden(mapped bool) []string {
+	var out []string
+	if !x.s.cfg.KeepControlHeaders {
+		out = controlHeaders(x.headers)
+	}
+	if mapped {
+		out = append(out, "accept-encoding")
+	}
+	return out
 }
 
 // refuse answers with an immediate response and waits for the peer to close the stream.
@@ -147,46 +175,76 @@ func (x *exchange) refuse(model string, r wire.Refusal) error {
 }
 
 func (x *exchange) dismiss(r wire.Refusal) error {
-	x.body = nil
+	x.body, x.headers = nil, nil
 	if err := x.send(Immediate(r)); err != nil {
 		return err
 	}
 	for {
 		if _, err := x.stream.Recv(); err != nil {
+			if status.Code(ended(err)) == codes.DeadlineExceeded {
+				return ended(err)
+			}
 			return errStop
 		}
 	}
 }
 
-// decide parses the whole body, waits for the picker's decision and answers.
-func (x *exchange) decide() (bool, error) {
-	b, refusal := ParseBody(x.path, x.body)
-	if refusal == nil && !b.Known && x.s.cfg.RejectUnknownPaths {
+// decide parses the whole body, waits for the picker's decision and answers. eos is false if trailers ended the body.
+func (x *exchange) decide(eos bool) (bool, error) {
+	cfg := &x.s.cfg
+	began := cfg.Clock.Now()
+	b, refusal := parse(x.path, x.body)
+	cfg.OnParse(b.Parser, cfg.Clock.Now()-began)
+	if refusal == nil && !b.Known && cfg.RejectUnknownPaths {
 		refusal = UnknownPath(x.path)
+	}
+	target, rule := b.Model, ""
+	if refusal == nil && b.Known {
+		if target, rule = cfg.Rewriter.Target(b.Model, x.id.Rewrite); target == "" {
+			refusal = noModel()
+		}
 	}
 	if refusal != nil {
 		return false, x.refuse(b.Model, *refusal)
 	}
-	x.streaming = b.Stream
-	x.request.FairnessID, x.request.Model = x.id.FairnessID, b.Model
-	x.request.Priority = x.s.admission.Priority(x.id.Objective)
-	x.request.TTFT, x.request.HasTTFT = x.id.TTFT, x.id.HasTTFT
-	x.request.Bytes, x.request.Tokens = int64(len(x.body)), b.PromptTokens
-	p, outcome := x.s.admission.Submit(x.stream.Context(), x.id.Label, x.request)
+	received := int64(len(x.body))
+	if target != b.Model {
+		x.body = withModel(x.body, b.models, target)
+		cfg.OnRewrite(rule, b.Model, target)
+	}
+	x.request.FairnessID, x.request.Priority = x.id.FairnessID, x.s.admission.Priority(x.id.Objective)
+	x.request.TTFT, x.request.HasTTFT, x.request.Bytes = x.id.TTFT, x.id.HasTTFT, received
+	b.Into(&x.request, target, cfg.Prefix)
+	p, outcome := x.s.admission.Submit(x.stream.Context(), Submission{Label: x.id.Label, Incoming: b.Model, Request: x.request})
 	if outcome != wire.Dispatched {
-		return false, x.dismiss(x.s.cfg.Refuse(outcome))
+		return false, x.dismiss(cfg.Refuse(outcome))
 	}
 	x.placed, x.placement = true, p
-	addresses := []string{p.Endpoint.Address}
-	for _, f := range p.Fallbacks {
+	x.answer = newAnswer(x, b, target, received)
+	return true, x.answerRequest(eos, target != b.Model)
+}
+
+// answerRequest sends the destination and the body back, each in its turn.
+func (x *exchange) answerRequest(eos, rewritten bool) error {
+	addresses := []string{x.placement.Endpoint.Address}
+	for _, f := range x.placement.Fallbacks {
 		addresses = append(addresses, f.Address)
 	}
-	if err := x.send(RequestHeadersResponse(Destination(addresses), len(x.body), x.headers)); err != nil {
-		return false, err
+	headers := RequestHeadersResponse(Destination(addresses), len(x.body), x.headers, x.hidden(rewritten))
+	if x.id.RequestID == "" {
+		mutation := headers.GetRequestHeaders().GetResponse().GetHeaderMutation()
+		mutation.SetHeaders = append(mutation.SetHeaders, option(wire.HeaderRequestID, x.s.cfg.NewRequestID()))
 	}
-	err := x.send(RequestBodyResponses(x.body)...)
+	if err := x.send(headers); err != nil {
+		return err
+	}
+	err := x.send(RequestBodyResponses(x.body, eos)...)
+	if err == nil && !eos {
+		err = x.send(RequestTrailersResponse())
+	}
 	x.body, x.headers = nil, nil
-	return true, err
+	x.answer.r.Answered = x.s.cfg.Clock.Now()
+	return err
 }
 
 // received is one message of the response phase, or the end of the stream.
@@ -233,36 +291,5 @@ func (x *exchange) responsePhase() error {
 		case <-ctx.Done():
 			return ended(ctx.Err())
 		}
-	}
-}
-
-func (x *exchange) response(m *extprocv3.ProcessingRequest) error {
-	switch r := m.GetRequest().(type) {
-	case *extprocv3.ProcessingRequest_ResponseHeaders:
-		h := ReadHeaders(r.ResponseHeaders.GetHeaders())
-		x.streaming = x.streaming || strings.Contains(h["content-type"], "text/event-stream")
-		if r.ResponseHeaders.GetEndOfStream() {
-			x.finish()
-		}
-		return x.send(ResponseHeadersResponse(r.ResponseHeaders.GetHeaders()))
-	case *extprocv3.ProcessingRequest_ResponseBody:
-		b := r.ResponseBody
-		if x.placed && x.streaming && !x.started && len(b.GetBody()) > 0 {
-			x.started = true
-			x.s.admission.FirstChunk(x.placement.ID)
-		}
-		// The resources are free before the last bytes leave: whoever sees the end of the response and sends the next request finds
-		// them free.
-		if b.GetEndOfStream() {
-			x.finish()
-		}
-		return x.send(ResponseBodyResponses(b.GetBody(), b.GetEndOfStream())...)
-	case *extprocv3.ProcessingRequest_ResponseTrailers:
-		x.finish()
-		return x.send(ResponseTrailersResponse())
-	case *extprocv3.ProcessingRequest_RequestTrailers:
-		return nil
-	default:
-		return unexpected(fmt.Sprintf("%T in the response phase", r))
 	}
 }

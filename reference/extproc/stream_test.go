@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"testing"
 
@@ -63,6 +64,8 @@ type stub struct {
 	waiting  chan struct{}
 	evicted  chan struct{}
 	seen     []picker.Request
+	incoming []string
+	usage    picker.Usage
 	started  int
 	finished map[uint64]int
 	placed   uint64
@@ -72,7 +75,7 @@ func newStub() *stub {
 	return &stub{outcome: wire.Dispatched, evicted: make(chan struct{}), waiting: make(chan struct{}, 16), finished: map[uint64]int{}}
 }
 
-func (s *stub) Submit(ctx context.Context, _ string, r picker.Request) (Placement, wire.Outcome) {
+func (s *stub) Submit(ctx context.Context, sub Submission) (Placement, wire.Outcome) {
 	s.waiting <- struct{}{}
 	if s.block {
 		<-ctx.Done()
@@ -80,7 +83,7 @@ func (s *stub) Submit(ctx context.Context, _ string, r picker.Request) (Placemen
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seen = append(s.seen, r)
+	s.seen, s.incoming = append(s.seen, sub.Request), append(s.incoming, sub.Incoming)
 	if s.outcome != wire.Dispatched {
 		return Placement{}, s.outcome
 	}
@@ -89,7 +92,12 @@ func (s *stub) Submit(ctx context.Context, _ string, r picker.Request) (Placemen
 }
 
 func (s *stub) FirstChunk(uint64) { s.mu.Lock(); s.started++; s.mu.Unlock() }
-func (s *stub) Finish(id uint64)  { s.mu.Lock(); s.finished[id]++; s.mu.Unlock() }
+func (s *stub) FinishWith(id uint64, u picker.Usage) {
+	s.mu.Lock()
+	s.finished[id]++
+	s.usage = u
+	s.mu.Unlock()
+}
 func (s *stub) Priority(o string) int {
 	if o == "high" {
 		return 100
@@ -164,6 +172,11 @@ func respBody(s string, eos bool) *extprocv3.ProcessingRequest {
 	return &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseBody{ResponseBody: &extprocv3.HttpBody{Body: []byte(s), EndOfStream: eos}}}
 }
 
+var (
+	reqTrailers  = &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{}}}
+	respTrailers = &extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseTrailers{ResponseTrailers: &extprocv3.HttpTrailers{}}}
+)
+
 const completion = `{"model":"m","prompt":"12345678"}`
 
 func TestDispatchAndStream(t *testing.T) {
@@ -217,6 +230,7 @@ func TestRefusals(t *testing.T) {
 		{"validation", Config{}, func(*stub) {}, []*extprocv3.ProcessingRequest{reqHeaders(false, ":path", "/v1/completions"), reqBody("{", true)}, 400, ""},
 		{"unknown path where none is passed on", Config{RejectUnknownPaths: true}, func(*stub) {}, []*extprocv3.ProcessingRequest{reqHeaders(false, ":path", "/x"), reqBody("{", true)}, 400, ""},
 		{"too large", Config{BodyLimit: 10}, func(*stub) {}, []*extprocv3.ProcessingRequest{reqHeaders(false), reqBody("12345678", false), reqBody("901", false)}, 413, ""},
+		{"more headers than the limit", Config{HeaderLimit: 100}, func(*stub) {}, []*extprocv3.ProcessingRequest{reqHeaders(false, "x", strings.Repeat("y", 100))}, 431, ""},
 		{"no body, no endpoint", Config{}, func(s *stub) { s.empty = true }, []*extprocv3.ProcessingRequest{reqHeaders(true, ":method", "GET")}, 503, wire.ReasonNoEndpoints},
 	}
 	for _, r := range rows {
@@ -335,6 +349,7 @@ func TestUnexpectedMessages(t *testing.T) {
 		"response first":      {respHeaders(false)},
 		"headers twice":       {reqHeaders(false), reqHeaders(false)},
 		"nothing in it":       {{}},
+		"trailers first":      {reqTrailers},
 		"request after reply": {reqHeaders(true), reqHeaders(true)},
 	} {
 		a := newStub()
@@ -396,9 +411,9 @@ func FuzzSequence(f *testing.F) {
 			case 'r':
 				ok = send(respBody("x", false))
 			case 't':
-				ok = send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestTrailers{RequestTrailers: &extprocv3.HttpTrailers{}}})
+				ok = send(reqTrailers)
 			case 'T':
-				ok = send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_ResponseTrailers{ResponseTrailers: &extprocv3.HttpTrailers{}}})
+				ok = send(respTrailers)
 			case 'n':
 				ok = send(&extprocv3.ProcessingRequest{})
 			case 'v':

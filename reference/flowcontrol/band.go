@@ -20,7 +20,10 @@ type band struct {
 	byID     map[string]*flow
 	queue    queue // under GlobalStrict: all entries of the band
 	rotation flows // under RoundRobin: the flows with queued work, next turn first
+	attained       // under ProgramAware
 	idle     flows // flows without a lease, longest idle first
+
+	paid int64 // queued requests for which a victim was stopped; never more than requests
 }
 
 // BandState is what a driver shows of a band.
@@ -81,7 +84,8 @@ func (c *Controller) route(priority int) *band {
 
 // provision makes a band from a configured entry or a template.
 func (c *Controller) provision(cfg BandConfig, static bool) *band {
-	b := &band{cfg: cfg, static: static, byID: make(map[string]*flow)}
+	b := &band{cfg: cfg, static: static, ceiling: 1, byID: make(map[string]*flow)}
+	b.attained.cfg = c.cfg.ProgramAware
 	i, _ := c.position(cfg.Priority)
 	c.bands = slices.Insert(c.bands, i, b)
 	c.ceilings()
@@ -112,14 +116,17 @@ func (c *Controller) SetPriorities(now time.Duration, priorities []int) {
 }
 
 // hold takes a lease on the flow for one entry, making the flow on its first request (FC-GC-01).
-func (b *band) hold(id string) *flow {
+func (b *band) hold(id string, now time.Duration) *flow {
 	f := b.byID[id]
 	switch {
 	case f == nil:
-		f = &flow{id: id, band: b}
+		if f = b.remembered(id, now); f == nil {
+			f = &flow{id: id, band: b}
+		}
 		b.byID[id] = f
 	case f.lease == 0:
 		b.idle.remove(f)
+		b.forget(f, now)
 	}
 	f.lease++
 	b.lease++

@@ -21,4 +21,5 @@ func (c *Controller) count(e *Entry, n int64) {
 	c.bytes += n * e.Request.Bytes
 	e.band.requests += n
 	e.band.bytes += n * e.Request.Bytes
+	e.band.paid = min(e.band.paid, e.band.requests)
 }

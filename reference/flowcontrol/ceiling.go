@@ -6,12 +6,14 @@ package flowcontrol
 //	static           c_i = threshold
 //	holdback, rank   c_i = max - i*(max-min)/(N-1), i from the highest band down
 //	holdback, value  c_i = min + (p_i-p_min)/(p_max-p_min)*(max-min)
+//	soft-reflective  set in every pass (reflect)
 //
 // One band alone gets max. The ends are set, not computed: a rounded end would move the plateau by a whole request.
 func (c *Controller) ceilings() {
 	cfg, n := c.cfg.Ceiling, len(c.bands)
 	for i, b := range c.bands {
 		switch {
+		case cfg.Kind == SoftReflective:
 		case cfg.Kind == Static:
 			b.ceiling = cfg.Threshold
 		case i == 0:

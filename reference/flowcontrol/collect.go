@@ -20,9 +20,11 @@ func (c *Controller) collect(now time.Duration) {
 		return
 	}
 	for _, b := range c.bands {
+		b.expire(now)
 		for f := b.idle.head; f != nil && later(f.idleSince, c.cfg.FlowIdle) <= now; f = b.idle.head {
 			b.idle.remove(f)
 			delete(b.byID, f.id)
+			b.remember(f, now)
 		}
 	}
 }
@@ -48,6 +50,9 @@ func (c *Controller) nextCollection() (at time.Duration, ok bool) {
 			if t := later(f.idleSince, c.cfg.FlowIdle); !ok || t < at {
 				at, ok = t, true
 			}
+		}
+		if t, due := b.nextExpiry(); due && (!ok || t < at) {
+			at, ok = t, true
 		}
 	}
 	return at, ok

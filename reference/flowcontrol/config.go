@@ -62,8 +62,8 @@ const (
 type ProgramAwareConfig struct {
 	WeightService  float64
 	WeightHeadWait float64
-	HalfLife       time.Duration // service halves every HalfLife of wall-clock time; 0: never
-	IdleTTL        time.Duration // service of a flow is forgotten this long after its last request; 0: never
+	HalfLife       time.Duration // service halves every HalfLife of the machine's time; 0: never
+	IdleTTL        time.Duration // service of a flow is forgotten this long after its last request ended; 0: never
 }
 
 // Ordering is the closed set of ordering policies inside a flow.
@@ -86,7 +86,7 @@ type DetectorConfig struct {
 	// MaxEstimatedOutput). Without it the prompt's tokens are released at the first response chunk (FC-SAT-18, FC-SAT-19).
 	EstimateOutput     bool
 	OutputRatio        float64
-	MaxEstimatedOutput int64
+	MaxEstimatedOutput int64         // 0: no limit
 	QueueDepth         int           // waiting threshold (Utilization)
 	KVUtil             float64       // KV-cache threshold in (0,1] (Utilization)
 	Staleness          time.Duration // age from which a sample counts as saturated (Utilization)
@@ -157,6 +157,7 @@ func (c Config) Validate() error {
 	}
 	c.DefaultBand.check("default band", check)
 	c.DefaultNegativeBand.check("default negative band", check)
+	c.ProgramAware.check(check)
 	c.Detector.check(check)
 	c.Ceiling.check(check)
 	return errors.Join(errs...)
@@ -167,9 +168,19 @@ type checker = func(ok bool, format string, args ...any)
 func (b BandConfig) check(name string, check checker) {
 	check(b.MaxRequests >= 0, "%s: MaxRequests must be non-negative, got %d", name, b.MaxRequests)
 	check(b.MaxBytes >= 0, "%s: MaxBytes must be non-negative, got %d", name, b.MaxBytes)
-	check(b.Fairness <= RoundRobin, "%s: unknown fairness policy %d", name, b.Fairness)
+	check(b.Fairness <= ProgramAware, "%s: unknown fairness policy %d", name, b.Fairness)
 	check(b.Ordering <= SLODeadline, "%s: unknown ordering policy %d", name, b.Ordering)
 }
+
+func (p ProgramAwareConfig) check(check checker) {
+	check(natural(p.WeightService), "program-aware fairness: WeightService must be finite and non-negative, got %v", p.WeightService)
+	check(natural(p.WeightHeadWait), "program-aware fairness: WeightHeadWait must be finite and non-negative, got %v", p.WeightHeadWait)
+	check(p.HalfLife >= 0, "program-aware fairness: HalfLife cannot be negative, but got %v", p.HalfLife)
+	check(p.IdleTTL >= 0, "program-aware fairness: IdleTTL cannot be negative, but got %v", p.IdleTTL)
+}
+
+// natural is a number one can calculate with: neither negative nor infinite nor NaN.
+func natural(v float64) bool { return v >= 0 && !math.IsInf(v, 0) }
 
 func (d DetectorConfig) check(check checker) {
 	switch d.Kind {
@@ -178,11 +189,15 @@ func (d DetectorConfig) check(check checker) {
 		check(d.KVUtil > 0 && d.KVUtil <= 1, "utilization detector: KVUtil must be in (0,1], got %v", d.KVUtil)
 		check(d.Staleness > 0, "utilization detector: Staleness must be positive, got %v", d.Staleness)
 	case Concurrency:
-		check(d.MaxConcurrency > 0, "concurrency detector: MaxConcurrency must be positive, got %d", d.MaxConcurrency)
+		check(d.Mode <= Hybrid, "concurrency detector: unknown mode %d", d.Mode)
+		check(d.Mode == Tokens || d.MaxConcurrency > 0, "concurrency detector: MaxConcurrency must be positive, got %d", d.MaxConcurrency)
+		check(d.Mode == Requests || d.MaxTokens > 0, "concurrency detector: MaxTokens must be positive, got %d", d.MaxTokens)
+		check(natural(d.OutputRatio), "concurrency detector: OutputRatio must be finite and non-negative, got %v", d.OutputRatio)
+		check(d.MaxEstimatedOutput >= 0, "concurrency detector: MaxEstimatedOutput must be non-negative, got %d", d.MaxEstimatedOutput)
 	default:
 		check(false, "unknown detector %d", d.Kind)
 	}
-	check(d.Headroom >= 0 && !math.IsInf(d.Headroom, 0), "detector: Headroom must be finite and non-negative, got %v", d.Headroom)
+	check(natural(d.Headroom), "detector: Headroom must be finite and non-negative, got %v", d.Headroom)
 }
 
 func (c CeilingConfig) check(check checker) {
@@ -194,6 +209,7 @@ func (c CeilingConfig) check(check checker) {
 		check(c.Min >= 0 && c.Min < 1, "holdback ceiling: Min must be in [0,1), got %v", c.Min)
 		check(c.Max > 0 && c.Max <= 1, "holdback ceiling: Max must be in (0,1], got %v", c.Max)
 		check(c.Min < c.Max, "holdback ceiling: Min %v must be below Max %v", c.Min, c.Max)
+	case SoftReflective: // takes no parameters
 	default:
 		check(false, "unknown ceiling policy %d", c.Kind)
 	}

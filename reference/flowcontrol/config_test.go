@@ -36,6 +36,22 @@ func TestValidate(t *testing.T) {
 		{"unknown ordering", func(c *Config) { c.DefaultNegativeBand.Ordering = 9 }, "default negative band: unknown ordering policy 9"},
 		{"no limit", func(c *Config) { c.Detector.MaxConcurrency = 0 }, "MaxConcurrency must be positive"},
 		{"no depth", func(c *Config) { c.Detector = util; c.Detector.QueueDepth = 0 }, "QueueDepth must be positive"},
+		{"tokens", func(c *Config) { c.Detector = DetectorConfig{Kind: Concurrency, Mode: Tokens, MaxTokens: 1} }, ""},
+		{"hybrid", func(c *Config) {
+			c.Detector = DetectorConfig{Kind: Concurrency, Mode: Hybrid, MaxConcurrency: 1, MaxTokens: 1}
+		}, ""},
+		{"no token limit", func(c *Config) { c.Detector = DetectorConfig{Kind: Concurrency, Mode: Tokens} }, "MaxTokens must be positive, got 0"},
+		{"hybrid without requests", func(c *Config) { c.Detector = DetectorConfig{Kind: Concurrency, Mode: Hybrid, MaxTokens: 1} }, "MaxConcurrency must be positive"},
+		{"hybrid without tokens", func(c *Config) { c.Detector.Mode = Hybrid }, "MaxTokens must be positive"},
+		{"unknown mode", func(c *Config) { c.Detector.Mode = 9; c.Detector.MaxTokens = 1 }, "unknown mode 9"},
+		{"negative ratio", func(c *Config) { c.Detector.OutputRatio = -1 }, "OutputRatio must be finite and non-negative, got -1"},
+		{"infinite ratio", func(c *Config) { c.Detector.OutputRatio = math.Inf(1) }, "OutputRatio must be finite"},
+		{"negative estimate", func(c *Config) { c.Detector.MaxEstimatedOutput = -1 }, "MaxEstimatedOutput must be non-negative, got -1"},
+		{"soft-reflective", func(c *Config) { c.Ceiling = CeilingConfig{Kind: SoftReflective} }, ""},
+		{"weight not a number", func(c *Config) { c.ProgramAware.WeightService = math.NaN() }, "WeightService must be finite and non-negative, got NaN"},
+		{"negative weight", func(c *Config) { c.ProgramAware.WeightHeadWait = -0.2 }, "WeightHeadWait must be finite and non-negative, got -0.2"},
+		{"negative half-life", func(c *Config) { c.ProgramAware.HalfLife = -1 }, "HalfLife cannot be negative"},
+		{"negative memory", func(c *Config) { c.ProgramAware.IdleTTL = -time.Second }, "IdleTTL cannot be negative, but got -1s"},
 		{"KV above 1", func(c *Config) { c.Detector = util; c.Detector.KVUtil = 1.1 }, "KVUtil must be in (0,1], got 1.1"},
 		{"no staleness limit", func(c *Config) { c.Detector = util; c.Detector.Staleness = 0 }, "Staleness must be positive"},
 		{"unknown detector", func(c *Config) { c.Detector.Kind = 9 }, "unknown detector 9"},
@@ -65,11 +81,11 @@ func TestValidate(t *testing.T) {
 
 // TestPolicyTable: every policy of the closed sets is accepted and one more is not, so that a new one cannot be forgotten here.
 func TestPolicyTable(t *testing.T) {
-	for f := range RoundRobin + 2 {
+	for f := range ProgramAware + 2 {
 		for o := range SLODeadline + 2 {
 			c := valid()
 			c.Bands = []BandConfig{{Priority: 1, Fairness: f, Ordering: o}}
-			if ok := c.Validate() == nil; ok != (f <= RoundRobin && o <= SLODeadline) {
+			if ok := c.Validate() == nil; ok != (f <= ProgramAware && o <= SLODeadline) {
 				t.Errorf("fairness %d, ordering %d: valid %v", f, o, ok)
 			}
 		}

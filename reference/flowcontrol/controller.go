@@ -22,20 +22,22 @@ import (
 
 // Controller is the state of flow control. One owner calls it; nothing in it is safe for concurrent use.
 type Controller struct {
-	cfg      Config
-	pool     Pool
-	bands    []*band // highest priority first
-	zero     *band
-	live     map[uint64]*Entry
-	free     *Entry
-	arrived  uint64 // sequence number of the last arrival
-	started  uint64 // sequence number of the last dispatch
-	requests int64  // queued
-	bytes    int64  // queued
-	inFlight int
-	waits    waits
-	evictor  evictor
-	down     bool
+	cfg         Config
+	pool        Pool
+	bands       []*band // highest priority first
+	zero        *band
+	live        map[uint64]*Entry
+	free        *Entry
+	arrived     uint64 // sequence number of the last arrival
+	started     uint64 // sequence number of the last dispatch
+	requests    int64  // queued
+	bytes       int64  // queued
+	inFlight    int
+	waits       waits
+	evictor     evictor
+	blocks      int // of a request's prefix that are kept
+	alternation alternation
+	down        bool
 }
 
 // New makes a controller with an empty pool.
@@ -62,6 +64,9 @@ func New(cfg Config) (*Controller, error) {
 
 // Pool is what the controller knows of the endpoints; read only.
 func (c *Controller) Pool() *Pool { return &c.pool }
+
+// KeepPrefix says how many blocks of a request's prefix are kept while it waits, for the prefix scorer; none unless said.
+func (c *Controller) KeepPrefix(blocks int) { c.blocks = blocks }
 
 // Queued is the number of waiting requests.
 func (c *Controller) Queued() int { return int(c.requests) }
@@ -104,7 +109,7 @@ func (c *Controller) Arrive(now time.Duration, id uint64, r *Request, out []Out)
 	}
 	c.arrived++
 	e.seq, e.entered, e.band = c.arrived, now, b
-	e.flow = b.hold(e.Request.FairnessID)
+	e.flow = b.hold(e.Request.FairnessID, now)
 	e.key = rank(b.cfg.Ordering, e, c.cfg.TTL)
 	c.count(e, +1)
 	b.add(e)
@@ -123,12 +128,17 @@ func (c *Controller) dequeue(e *Entry, turn bool) {
 // is tested before looking whether a band has work, so an idle band with a low ceiling holds back everything beneath it. A pass
 // that ends at the gate may evict.
 func (c *Controller) Next(now time.Duration, out []Out) (*Entry, []Out) {
+	c.alternation.held = false
 	if c.requests == 0 {
 		return nil, out
 	}
 	saturation := c.pool.saturation(now)
+	if c.cfg.Ceiling.Kind == SoftReflective {
+		c.reflect(saturation)
+	}
 	for i, b := range c.bands {
 		if saturation >= b.ceiling {
+			c.holdBack(now, saturation)
 			if c.evictor.on {
 				out = c.reclaim(now, i, saturation, out)
 			}
@@ -138,23 +148,39 @@ func (c *Controller) Next(now time.Duration, out []Out) (*Entry, []Out) {
 			continue
 		}
 		e := b.head()
+		if c.evictor.on {
+			c.spend(i)
+		}
 		c.dequeue(e, true)
 		return e, out
 	}
 	return nil, out
 }
 
-// Start accounts an entry that Next gave out as in flight on an endpoint.
-func (c *Controller) Start(now time.Duration, e *Entry, m *Member, fallbacks []EndpointID, out []Out) []Out {
+// Start accounts an entry that Next gave out as in flight on an endpoint, and on another one until its first chunk if that one fills
+// the cache; prefill is nil otherwise.
+func (c *Controller) Start(now time.Duration, e *Entry, m, prefill *Member, fallbacks []EndpointID, out []Out) []Out {
 	c.started++
-	e.seq = c.started
+	e.seq, e.started = c.started, now
 	c.inFlight++
-	c.pool.start(now, e, m)
-	c.evictor.track(e)
-	return append(out, Out{
+	c.pool.start(e, m, prefill)
+	c.evictor.track(e, c.pool.frees(e))
+	o := Out{
 		Kind: Dispatch, ID: e.ID, Outcome: wire.Dispatched, Endpoint: m.ID, Fallbacks: fallbacks,
 		Band: e.Priority(), Waited: e.Waited(now),
-	})
+	}
+	if prefill != nil {
+		o.Prefill, o.Split = prefill.ID, true
+	}
+	return append(out, o)
+}
+
+// FirstChunk frees what a request in flight no longer needs once its response has begun (FC-SAT-18, FC-PD-07).
+func (c *Controller) FirstChunk(id uint64) {
+	if e := c.live[id]; e != nil && e.member != nil {
+		c.pool.firstChunk(e)
+		c.evictor.settle(e, c.pool.frees(e))
+	}
 }
 
 // Cancel ends a queued request whose client has left; its place is free at once. In flight it means nothing: resources are
@@ -166,8 +192,9 @@ func (c *Controller) Cancel(now time.Duration, id uint64, out []Out) []Out {
 	return out
 }
 
-// Finish frees what a dispatched request holds. A request whose stream ends while it is queued has lost its client.
-func (c *Controller) Finish(now time.Duration, id uint64, out []Out) []Out {
+// Finish frees what a dispatched request holds and books what it has consumed. A request whose stream ends while it is queued has
+// lost its client.
+func (c *Controller) Finish(now time.Duration, id uint64, u Usage, out []Out) []Out {
 	e := c.live[id]
 	if e == nil || e.member == nil {
 		return c.Cancel(now, id, out)
@@ -175,6 +202,9 @@ func (c *Controller) Finish(now time.Duration, id uint64, out []Out) []Out {
 	c.inFlight--
 	c.pool.stop(e)
 	c.evictor.ended(now, e)
+	if e.band.cfg.Fairness == ProgramAware {
+		e.band.serve(now, e.flow, u)
+	}
 	e.band.unhold(e.flow, now)
 	c.release(e)
 	return out
@@ -183,7 +213,9 @@ func (c *Controller) Finish(now time.Duration, id uint64, out []Out) []Out {
 // SetEndpoint adds an endpoint to the pool or changes what is known of it.
 func (c *Controller) SetEndpoint(now time.Duration, ep Endpoint) {
 	empty := len(c.pool.members) == 0
-	c.pool.set(ep)
+	if c.pool.set(ep) {
+		c.evictor.sort(&c.pool)
+	}
 	if empty && len(c.pool.members) > 0 {
 		c.waits.enter(now, c.cfg.TTL)
 	}
@@ -192,7 +224,9 @@ func (c *Controller) SetEndpoint(now time.Duration, ep Endpoint) {
 // RemoveEndpoint takes an endpoint out of the pool. Its requests stay in flight until Finish.
 func (c *Controller) RemoveEndpoint(now time.Duration, id EndpointID) {
 	empty := len(c.pool.members) == 0
-	c.pool.remove(id)
+	if c.pool.remove(id) {
+		c.evictor.sort(&c.pool)
+	}
 	if !empty && len(c.pool.members) == 0 {
 		c.waits.enter(now, c.cfg.NoEndpointTTL)
 	}
@@ -217,7 +251,7 @@ func (c *Controller) Shutdown(now time.Duration, out []Out) []Out {
 }
 
 // Deadline is the next instant at which something happens without an event: a wait or an eviction runs out, a sample on which
-// queued work depends turns stale, idle state is due for collection.
+// queued work depends turns stale, work is held back by an alternating ceiling only, idle state is due for collection.
 func (c *Controller) Deadline(now time.Duration) (at time.Duration, ok bool) {
 	sooner := func(t time.Duration, due bool) {
 		if due && (!ok || t < at) {
@@ -228,7 +262,8 @@ func (c *Controller) Deadline(now time.Duration) (at time.Duration, ok bool) {
 	sooner(t, e != nil)
 	if c.requests > 0 {
 		c.pool.saturation(now)
-		sooner(c.pool.until, c.pool.timed)
+		sooner(c.pool.gate.until, c.pool.gate.timed)
+		sooner(c.alternation.again, c.alternation.held)
 	}
 	sooner(c.evictor.next(now, c.requests > 0))
 	sooner(c.nextCollection())

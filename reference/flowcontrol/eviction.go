@@ -21,12 +21,22 @@ const (
 //
 // Stop and wait: a decision is only taken on a state in which the last one has taken effect, since a freed place that does not show
 // yet would be asked for a second time.
+//
+// Nobody pays twice. A waiting request for which a victim was stopped is paid for (band.paid) and costs no further one, whatever the
+// metrics go on saying: k blocked requests cost at most k victims (FC-EVI-09). It becomes unpaid again only if other demand took the
+// freed place, or if the victim did not end in time. Where one victim is not enough to open the gate, because the ceiling lies far
+// below or the engine's own queue fills the place, paid demand waits like any other.
+//
+// Nothing is stopped in vain. Sheddable work that would free nothing is set aside (parked): on an endpoint that has left the pool, or
+// without tokens where tokens are counted. A pool that is saturated for want of endpoints or metrics only is no reason to stop work.
 type evictor struct {
 	on          bool
 	grace       time.Duration
 	victims     heap // stoppable: in flight, requested priority below 0, not yet told to stop
+	parked      heap // the same, but stopping them would free nothing
 	batch       uint64
-	outstanding int // victims of the batch whose streams have not ended
+	outstanding int   // victims of the batch whose streams have not ended
+	demand      *band // for which the batch is stopped
 	decided     time.Duration
 	coolUntil   time.Duration
 	target      float64 // saturation the last decision wanted to free
@@ -34,7 +44,12 @@ type evictor struct {
 	confirmed   int64
 	timedOut    int64
 	issued      []PriorityCount
+	took        [maxConfirmations]time.Duration // decision to end of stream, not asked for yet
+	takes       int
 }
+
+// maxConfirmations bounds the confirmation times that wait to be asked for; further ones are lost to the histogram, not to the counts.
+const maxConfirmations = 64
 
 // PriorityCount counts evictions by the priority of the demand they were made for.
 type PriorityCount struct {
@@ -60,20 +75,60 @@ func (c *Controller) Evictions(dst []PriorityCount) ([]PriorityCount, EvictionSt
 	}
 }
 
+// Confirmations appends to dst how long each victim's stream took to end after it was told to stop, for victims confirmed since the
+// last call and in that order, and forgets them (revocation_confirmation_seconds, FC-MET-09). Victims given up are not among them.
+func (c *Controller) Confirmations(dst []time.Duration) []time.Duration {
+	v := &c.evictor
+	dst = append(dst, v.took[:v.takes]...)
+	v.takes = 0
+	return dst
+}
+
 // pending is the saturation that is already asked for.
 func (v *evictor) pending() float64 { return v.credit * float64(v.outstanding) }
 
 // track makes a dispatched entry stoppable if it is sheddable by its requested priority (FC-EVI-02).
-func (v *evictor) track(e *Entry) {
+func (v *evictor) track(e *Entry, frees bool) {
 	if v.on && e.Request.Priority < 0 {
-		v.victims.push(e, victimSlot)
+		e.parked = !frees
+		v.of(e).push(e, victimSlot)
 	}
+}
+
+// of is the heap an entry belongs in.
+func (v *evictor) of(e *Entry) *heap {
+	if e.parked {
+		return &v.parked
+	}
+	return &v.victims
+}
+
+// settle notes whether stopping a tracked entry would free something.
+func (v *evictor) settle(e *Entry, frees bool) {
+	if e.at[victimSlot] == 0 || e.parked == !frees {
+		return
+	}
+	v.of(e).remove(e, victimSlot)
+	e.parked = !frees
+	v.of(e).push(e, victimSlot)
+}
+
+// sort settles all tracked entries after an endpoint came or left.
+func (v *evictor) sort(p *Pool) {
+	all := append(v.victims, v.parked...)
+	v.victims, v.parked = nil, nil
+	for _, e := range all {
+		e.parked = !p.frees(e)
+		*v.of(e) = append(*v.of(e), e)
+	}
+	v.victims.init(victimSlot)
+	v.parked.init(victimSlot)
 }
 
 // ended notes that the stream of an entry has ended in whatever way.
 func (v *evictor) ended(now time.Duration, e *Entry) {
 	if e.at[victimSlot] != 0 {
-		v.victims.remove(e, victimSlot)
+		v.of(e).remove(e, victimSlot)
 		return
 	}
 	if e.batch == 0 || e.batch != v.batch || v.outstanding == 0 {
@@ -81,15 +136,21 @@ func (v *evictor) ended(now time.Duration, e *Entry) {
 	}
 	v.outstanding--
 	v.confirmed++
+	if v.takes < maxConfirmations {
+		v.took[v.takes] = now - v.decided
+		v.takes++
+	}
 	if v.outstanding == 0 {
 		v.coolUntil = later(now, v.grace)
 	}
 }
 
-// giveUp treats victims that did not end in time as confirmed.
+// giveUp stops waiting for victims that did not end in time (FC-EVI-16). They have freed nothing, so what they were to make room for
+// may ask again.
 func (v *evictor) giveUp(now time.Duration) {
 	if v.outstanding > 0 && later(v.decided, confirmTimeout) <= now {
 		v.timedOut += int64(v.outstanding)
+		v.demand.paid = max(v.demand.paid-int64(v.outstanding), 0)
 		v.outstanding = 0
 		v.coolUntil = later(now, v.grace)
 	}
@@ -125,11 +186,11 @@ func (c *Controller) demand(gated int, saturation float64, victim *Entry) *band 
 // reclaim takes one eviction decision after a pass that ended at bands[gated].
 func (c *Controller) reclaim(now time.Duration, gated int, saturation float64, out []Out) []Out {
 	v := &c.evictor
-	if v.outstanding > 0 || now < v.coolUntil || len(v.victims) == 0 {
+	if v.outstanding > 0 || now < v.coolUntil || len(v.victims) == 0 || !c.pool.gate.informed {
 		return out
 	}
 	b := c.demand(gated, saturation, v.victims.head())
-	if b == nil {
+	if b == nil || b.paid >= b.requests {
 		return out
 	}
 	// Each request in flight is taken to cause an equal part of the saturation. At the ceiling exactly, one victim is enough.
@@ -139,8 +200,7 @@ func (c *Controller) reclaim(now time.Duration, gated int, saturation float64, o
 	if net > credit {
 		n = int(min(math.Ceil(net/credit), maxVictims))
 	}
-	// One waiting request never costs two running ones in one decision, whatever the saturation asks for (FC-EVI-09).
-	n = int(min(int64(n), b.requests))
+	n = int(min(int64(n), b.requests-b.paid))
 	v.batch++
 	for range n {
 		e := v.victims.head()
@@ -150,11 +210,23 @@ func (c *Controller) reclaim(now time.Duration, gated int, saturation float64, o
 		v.victims.remove(e, victimSlot)
 		e.batch = v.batch
 		v.outstanding++
+		b.paid++
 		v.count(b.cfg.Priority)
 		out = append(out, Out{Kind: Evict, ID: e.ID, Outcome: wire.Dispatched, Endpoint: e.member.ID, Band: e.Priority()})
 	}
-	v.decided, v.credit, v.target = now, credit, max(net, 0)
+	v.demand, v.decided, v.credit, v.target = b, now, credit, max(net, 0)
 	return out
+}
+
+// spend books the place that a request of bands[i] takes: if work was stopped for its band, that is the place it was stopped for; if
+// for a lower one, that band's request has lost it and may ask again.
+func (c *Controller) spend(i int) {
+	for _, b := range c.bands[i:] {
+		if b.paid > 0 {
+			b.paid--
+			return
+		}
+	}
 }
 
 func (v *evictor) count(priority int) {

@@ -6,11 +6,15 @@ import "time"
 type flow struct {
 	id         string
 	band       *band
-	queue      queue         // used under RoundRobin only
+	queue      queue         // not used under GlobalStrict
 	queued     int           // entries in queue
 	lease      int           // entries queued or in flight; the flow is idle at 0
 	idleSince  time.Duration // when lease became 0
 	prev, next *flow         // in the band's rotation while queued > 0, in its idle list while lease == 0
+
+	service float64 // under ProgramAware: attained so far, in units of epoch
+	epoch   int64
+	place   int // position among the contenders plus one; 0: none
 }
 
 // flows is an intrusive list of flows.
@@ -46,7 +50,10 @@ func (l *flows) remove(f *flow) {
 // head is the best entry of the band: one queue holds all flows and no flow is ever searched (FC-FAIR-06, FC-FAIR-09).
 //
 // Round robin keeps the flows that have queued work in a list, the next turn at its head. A flow that gets its first entry joins
-// at the end of the round, without credit or penalty (FC-FAIR-04); a turn costs the same for any number of flows.
+// at the end of the round, without credit or penalty (FC-FAIR-04); a turn costs the same for any number of flows. The round goes on
+// where it was also after an idle time; it does not restart at the smallest id (FC-FAIR-12 is informative).
+//
+// Program aware keeps the flows that have queued work in a table (attained).
 func (b *band) add(e *Entry) {
 	if b.cfg.Fairness == GlobalStrict {
 		b.queue.push(e, b.cfg.Ordering)
@@ -54,17 +61,26 @@ func (b *band) add(e *Entry) {
 	}
 	e.flow.queue.push(e, b.cfg.Ordering)
 	e.flow.queued++
-	if e.flow.queued == 1 {
+	switch first := e.flow.queued == 1; {
+	case b.cfg.Fairness == ProgramAware && first:
+		b.enter(e.flow, b.cfg.Ordering)
+	case b.cfg.Fairness == ProgramAware:
+		b.update(e.flow, b.cfg.Ordering)
+	case first:
 		b.rotation.push(e.flow)
 	}
 }
 
 // head is the entry whose turn it is; the band has queued work.
 func (b *band) head() *Entry {
-	if b.cfg.Fairness == GlobalStrict {
+	switch b.cfg.Fairness {
+	case GlobalStrict:
 		return b.queue.head(b.cfg.Ordering)
+	case ProgramAware:
+		return b.pick().queue.head(b.cfg.Ordering)
+	default:
+		return b.rotation.head.queue.head(b.cfg.Ordering)
 	}
-	return b.rotation.head.queue.head(b.cfg.Ordering)
 }
 
 // drop takes an entry out. If it left by dispatch, its flow has had its turn and goes to the end of the round; a flow without
@@ -78,6 +94,10 @@ func (b *band) drop(e *Entry, turn bool) {
 	f.queue.remove(e, b.cfg.Ordering)
 	f.queued--
 	switch {
+	case b.cfg.Fairness == ProgramAware && f.queued == 0:
+		b.leave(f)
+	case b.cfg.Fairness == ProgramAware:
+		b.update(f, b.cfg.Ordering)
 	case f.queued == 0:
 		b.rotation.remove(f)
 	case turn:

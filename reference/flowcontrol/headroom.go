@@ -6,11 +6,11 @@ import "time"
 // (FC-HEAD-06, FC-HEAD-07). Headroom changes this boundary only, never the pool's saturation (FC-HEAD-05). The request being
 // placed is not counted.
 //
-//	concurrency  in flight < int(limit x (1+headroom))
+//	concurrency  requests in flight, tokens in flight, or both (hybrid) < int(limit x (1+headroom)) (FC-HEAD-12)
 //	utilization  fresh, waiting < threshold x (1+headroom) and KV < threshold x (1+headroom)
 func (p *Pool) Eligible(now time.Duration, m *Member) bool {
 	if p.det.Kind == Concurrency {
-		return m.inFlight < p.limit
+		return (p.det.Mode == Tokens || m.inFlight < p.limit) && (p.det.Mode == Requests || m.tokens < p.budget)
 	}
 	h := 1 + p.det.Headroom
 	return p.fresh(now, m) && m.Load.Waiting < float64(p.det.QueueDepth)*h && m.Load.KV < p.det.KVUtil*h

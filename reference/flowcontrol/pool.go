@@ -1,6 +1,7 @@
 package flowcontrol
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -37,9 +38,11 @@ type Load struct {
 	KV         float64 // 0..1
 	HasWaiting bool
 	HasKV      bool
-	// Adapters are the LoRA adapters that run or wait on the server, MaxAdapters its slots; for the affinity scorer.
-	Adapters    []string
-	MaxAdapters int
+	// Adapters are the LoRA adapters that run on the server (or wait, where it does not tell them apart), WaitingAdapters those that
+	// only wait, MaxAdapters its slots; for the affinity scorer.
+	Adapters        []string
+	WaitingAdapters []string
+	MaxAdapters     int
 	// OK is false for a failed scrape: the last values stay and grow stale.
 	OK bool
 }
@@ -47,53 +50,64 @@ type Load struct {
 // Member is an endpoint as the pool knows it.
 type Member struct {
 	Endpoint
-	Load    Load // last good sample; zero if Sampled is false
+	Load    Load // last good sample; means nothing if Sampled is false
 	Sampled bool
 
 	present  bool
+	scraped  bool // ever; Load.At is then that of the last good sample, also while Sampled is false
 	inFlight int
-	unseen   list // entries dispatched since the last sample began, oldest first
-	extra    int  // their number
+	tokens   int64
+	unseen   list // entries dispatched to run here since the last sample began, oldest first
+	filling  list // entries whose prompts were sent here since then, to decode elsewhere
+	extra    int  // the number of both
 }
 
 // InFlight is the number of requests dispatched to the endpoint whose streams have not ended.
 func (m *Member) InFlight() int { return m.inFlight }
 
+// InFlightTokens is the accounted work of these requests.
+func (m *Member) InFlightTokens() int64 { return m.tokens }
+
 // Pool is the set of endpoints with what is known of their load: samples and the picker's own in-flight accounting.
 type Pool struct {
 	det     DetectorConfig
 	stages  bool
-	limit   int       // in-flight count at which the headroom filter excludes an endpoint (Concurrency)
+	limit   int       // requests in flight at which the headroom filter excludes an endpoint (Concurrency)
+	budget  int64     // the same for tokens
 	table   []*Member // by ID; keeps endpoints that left, since their requests may still run
 	members []*Member // present ones by ascending ID
 	count   [roles]int
 	flight  [roles]int // in flight on present members
+	tokens  [roles]int64
 
-	gate  float64 // last saturation at the gate
-	valid bool    // gate is up to date, until the instant in until
-	until time.Duration
-	timed bool // gate changes at until by the mere passing of time
+	gate  reading // last evaluation for the gate
+	valid bool    // gate is up to date
 }
 
 func newPool(det DetectorConfig, stages bool) Pool {
 	// Truncated, not rounded: 100 with headroom 0.1 is 110, with 0.15 it is 114 (FC-HEAD-11).
-	return Pool{det: det, stages: stages, limit: int(float64(det.MaxConcurrency) * (1 + det.Headroom))}
+	return Pool{
+		det: det, stages: stages,
+		limit:  int(min(float64(det.MaxConcurrency)*(1+det.Headroom), math.MaxInt32)),
+		budget: int64(min(float64(det.MaxTokens)*(1+det.Headroom), 1<<62)),
+	}
 }
 
 // Members are the endpoints in the pool by ascending ID. The slice belongs to the pool.
 func (p *Pool) Members() []*Member { return p.members }
 
-// InFlight is the number of requests running on an endpoint, also on one that has left the pool.
-func (p *Pool) InFlight(id EndpointID) int {
-	if id < 0 || int(id) >= len(p.table) || p.table[id] == nil {
-		return 0
+// Member is what is known of an endpoint, also of one that has left the pool; nil if it was never in it.
+func (p *Pool) Member(id EndpointID) *Member {
+	if id < 0 || int(id) >= len(p.table) {
+		return nil
 	}
-	return p.table[id].inFlight
+	return p.table[id]
 }
 
-func (p *Pool) set(ep Endpoint) {
+// set adds or changes an endpoint; whether it was added.
+func (p *Pool) set(ep Endpoint) (added bool) {
 	if ep.ID < 0 || ep.Role >= roles {
-		return
+		return false
 	}
 	for len(p.table) <= int(ep.ID) {
 		p.table = append(p.table, nil)
@@ -104,24 +118,29 @@ func (p *Pool) set(ep Endpoint) {
 		p.table[ep.ID] = m
 	}
 	p.tally(m, -1)
-	if !m.present {
+	added = !m.present
+	if added {
 		i, _ := slices.BinarySearchFunc(p.members, ep.ID, func(m *Member, id EndpointID) int { return int(m.ID - id) })
 		p.members = slices.Insert(p.members, i, m)
 	}
 	m.Endpoint, m.present = ep, true
 	p.tally(m, +1)
+	return added
 }
 
-func (p *Pool) remove(id EndpointID) {
-	if id < 0 || int(id) >= len(p.table) || p.table[id] == nil || !p.table[id].present {
-		return
+// remove takes an endpoint out of the pool; whether it was in it.
+func (p *Pool) remove(id EndpointID) (removed bool) {
+	m := p.Member(id)
+	if m == nil || !m.present {
+		return false
 	}
-	m := p.table[id]
 	p.tally(m, -1)
 	m.present = false
-	// An endpoint that comes back is a new process for all we know: its load is unknown until it is scraped.
-	m.Load, m.Sampled = Load{}, false
+	// An endpoint that comes back is a new process for all we know: its load is unknown until it is scraped. A scrape that began before
+	// the last one stays late news: what was dispatched in between is in that one, and would be in none.
+	m.Load, m.Sampled = Load{At: m.Load.At}, false
 	p.members = slices.DeleteFunc(p.members, func(o *Member) bool { return o == m })
+	return true
 }
 
 // tally adds a present member to the sums of its role, or takes it away.
@@ -130,58 +149,34 @@ func (p *Pool) tally(m *Member, n int) {
 	if m.present {
 		p.count[m.Role] += n
 		p.flight[m.Role] += n * m.inFlight
+		p.tokens[m.Role] += int64(n) * m.tokens
 	}
 }
 
 // sample takes a metrics sample. A failed one changes nothing, one older than the last is late news.
 func (p *Pool) sample(now time.Duration, id EndpointID, l Load) {
-	if id < 0 || int(id) >= len(p.table) || p.table[id] == nil || !p.table[id].present || !l.OK {
+	m := p.Member(id)
+	if m == nil || !m.present || !l.OK {
 		return
 	}
-	m := p.table[id]
 	l.At = min(l.At, now) // a sample from the future would never grow stale
-	if m.Sampled && l.At < m.Load.At {
+	if m.scraped && l.At < m.Load.At {
 		return
 	}
 	l.HasWaiting = l.HasWaiting && sane(l.Waiting)
 	l.HasKV = l.HasKV && sane(l.KV)
-	m.Load, m.Sampled = l, true
+	l.Adapters = append(m.Load.Adapters[:0], l.Adapters...)
+	l.WaitingAdapters = append(m.Load.WaitingAdapters[:0], l.WaitingAdapters...)
+	m.Load, m.Sampled, m.scraped = l, true, true
 	// A request dispatched in the very instant in which the scrape began cannot have reached the server before it.
 	for e := m.unseen.head; e != nil && e.started < l.At; e = m.unseen.head {
-		m.unseen.remove(e, loadSlot)
-		e.at[loadSlot] = 0
-		m.extra--
+		m.seen(e, &m.unseen, loadSlot)
+	}
+	for e := m.filling.head; e != nil && e.started < l.At; e = m.filling.head {
+		m.seen(e, &m.filling, prefillSlot)
 	}
 	p.valid = false
 }
 
 // sane refuses what no server can mean: NaN, infinities and negative numbers would open the gate or spoil the sums.
 func sane(v float64) bool { return v >= 0 && v <= 1e18 }
-
-// start accounts an entry as in flight on a member.
-func (p *Pool) start(now time.Duration, e *Entry, m *Member) {
-	e.member, e.started = m, now
-	m.inFlight++
-	if m.present {
-		p.flight[m.Role]++
-	}
-	m.unseen.push(e, loadSlot)
-	e.at[loadSlot] = 1
-	m.extra++
-	p.valid = false
-}
-
-// stop ends the accounting of an entry.
-func (p *Pool) stop(e *Entry) {
-	m := e.member
-	m.inFlight--
-	if m.present {
-		p.flight[m.Role]--
-	}
-	if e.at[loadSlot] != 0 {
-		m.unseen.remove(e, loadSlot)
-		e.at[loadSlot] = 0
-		m.extra--
-	}
-	p.valid = false
-}

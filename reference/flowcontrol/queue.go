@@ -121,8 +121,11 @@ func (h heap) down(i, slot int) {
 	e.at[slot] = int32(i + 1)
 }
 
-// init restores the order after the keys of all entries changed.
+// init restores the order after the keys of all entries changed, or the entries.
 func (h heap) init(slot int) {
+	for i, e := range h {
+		e.at[slot] = int32(i + 1)
+	}
 	for i := len(h)/2 - 1; i >= 0; i-- {
 		h.down(i, slot)
 	}

@@ -19,7 +19,7 @@ type Request struct {
 	Model      string        // model name, for scorers
 	Subset     []string      // addresses the request is restricted to; nil and !HasSubset: all
 	HasSubset  bool          // a subset hint was present, possibly empty
-	Prefix     []uint64      // hash chain over the prompt's blocks, for the prefix scorer; not kept
+	Prefix     []uint64      // hash chain over the prompt's blocks, for the prefix scorer; only the start of it is kept (KeepPrefix)
 	TTL        time.Duration // per-request wait limit; 0: the configured one
 }
 
@@ -37,6 +37,10 @@ type Entry struct {
 	band    *band
 	flow    *flow
 	member  *Member       // endpoint it runs on; nil while queued
+	prefill *Member       // endpoint that fills its cache, until the first chunk; nil if it is the same one
+	tokens  int64         // accounted on member
+	filling int64         // tokens accounted on prefill
+	parked  bool          // in the evictor's heap of entries that would free nothing
 	entered time.Duration // entry into the queue
 	started time.Duration // dispatch
 	batch   uint64        // reclamation that stops it; 0: none
@@ -55,9 +59,18 @@ const (
 	turnSlot   = iota // queued: in its flow's or band's queue, by ordering
 	waitSlot          // queued: in the wait limits, by expiry
 	loadSlot          // list: in flight on a member and in none of its samples yet (at is 1 while it is)
-	victimSlot        // heap: in flight and stoppable
+	victimSlot        // heap: in flight and sheddable
 	slots
+
+	// prefillSlot is like loadSlot, for the prefill endpoint; it takes a place that an entry in flight no longer needs.
+	prefillSlot = turnSlot
 )
+
+// Usage is what a finished request has consumed, as far as its response said; zero if it did not.
+type Usage struct {
+	Prompt     int64
+	Completion int64
+}
 
 // OutKind says what was decided.
 type OutKind uint8
@@ -76,11 +89,13 @@ type Out struct {
 	Outcome   wire.Outcome
 	Endpoint  EndpointID   // Dispatch and Evict
 	Fallbacks []EndpointID // further endpoints, best first; nil as a rule
+	Prefill   EndpointID   // Dispatch: the endpoint that fills the cache first; valid if Split
+	Split     bool         // prefill and decode run on endpoints of their own
 	Band      int          // priority of the band that held the request
 	Waited    time.Duration
 }
 
-// take gives a cleared entry that holds a copy of r. Nothing of r's slices is kept but the strings of the subset.
+// take gives a cleared entry that holds a copy of r. Of r's slices nothing is kept but the strings of the subset.
 func (c *Controller) take(id uint64, r *Request) *Entry {
 	e := c.free
 	if e == nil {
@@ -94,9 +109,9 @@ func (c *Controller) take(id uint64, r *Request) *Entry {
 	}
 	c.free = e.next
 	subset := append(e.Request.Subset[:0], r.Subset...)
+	prefix := append(e.Request.Prefix[:0], r.Prefix[:min(len(r.Prefix), c.blocks)]...)
 	*e = Entry{ID: id, Request: *r}
-	e.Request.Subset = subset
-	e.Request.Prefix = nil
+	e.Request.Subset, e.Request.Prefix = subset, prefix
 	c.live[id] = e
 	return e
 }
@@ -104,7 +119,7 @@ func (c *Controller) take(id uint64, r *Request) *Entry {
 // release ends the life of an entry: whatever held it has let go of it before.
 func (c *Controller) release(e *Entry) {
 	delete(c.live, e.ID)
-	e.flow, e.band, e.member = nil, nil, nil
+	e.flow, e.band, e.member, e.prefill = nil, nil, nil, nil
 	e.next = c.free
 	c.free = e
 }

@@ -319,15 +319,15 @@ func TestPickerLeavesWithinTheResponse(t *testing.T) {
 						if !x.RequestBody.GetEndOfStream() {
 							continue
 						}
-						_ = s.Send(extproc.RequestHeadersResponse(backend, len(body), nil))
-						for _, a := range extproc.RequestBodyResponses(body) {
+						_ = s.Send(extproc.RequestHeadersResponse(backend, len(body), nil, nil))
+						for _, a := range extproc.RequestBodyResponses(body, true) {
 							_ = s.Send(a)
 						}
 						if row.answers == 0 {
 							return row.err
 						}
 					case *extprocv3.ProcessingRequest_ResponseHeaders:
-						_ = s.Send(extproc.ResponseHeadersResponse(nil))
+						_ = s.Send(extproc.ResponseHeadersResponse(nil, false))
 						if answered++; answered == row.answers {
 							if row.err != nil {
 								<-sent // the client has its headers

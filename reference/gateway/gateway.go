@@ -17,6 +17,7 @@ package gateway
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -28,6 +29,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/llm-weir/weir/harness/clock"
@@ -36,8 +38,10 @@ import (
 
 // Config is a gateway. The zero value of a field is what is said beside it.
 type Config struct {
-	// ExtProcAddr is the picker's address, plaintext gRPC; any target of grpc.NewClient.
+	// ExtProcAddr is the picker's address; any target of grpc.NewClient.
 	ExtProcAddr string
+	// TLS is how to talk to the picker; nil: plaintext.
+	TLS *tls.Config
 	// MessageTimeout is how long an answer of the picker may take, the queue included; 0: 1000 s, as in the router's charts. It has
 	// to exceed the picker's wait limits.
 	MessageTimeout time.Duration
@@ -93,8 +97,12 @@ func New(cfg Config) (*Gateway, error) {
 		return nil, err
 	}
 	g := &Gateway{cfg: cfg, turn: make(chan int, 1)}
+	transport := insecure.NewCredentials()
+	if cfg.TLS != nil {
+		transport = credentials.NewTLS(cfg.TLS)
+	}
 	for range cfg.Connections {
-		opts := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), redial}, cfg.DialOptions...)
+		opts := append([]grpc.DialOption{grpc.WithTransportCredentials(transport), redial}, cfg.DialOptions...)
 		conn, err := grpc.NewClient(cfg.ExtProcAddr, opts...)
 		if err != nil {
 			g.closeConns()

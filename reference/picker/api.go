@@ -10,7 +10,7 @@ import (
 // or one event heap (the virtual environment) drives it; wrappers that transform events or decisions have the same shape.
 type Machine interface {
 	// Step tells the machine that it is now (an offset since the run's epoch that never goes back) and what happened. Decisions
-	// are appended to out. An extra Tick is harmless.
+	// are appended to out. An extra Tick is harmless; under soft-reflective ceilings it is one more dispatch cycle, as in a router.
 	Step(now time.Duration, ev Event, out []Out) []Out
 	// Deadline is the next instant at which the machine wants a Tick; false if none.
 	Deadline() (time.Duration, bool)
@@ -26,7 +26,7 @@ const (
 	Tick           EventKind = iota // time passed
 	Arrive                          // a request is complete: headers, whole body, parsed (Event.ID, Event.Request)
 	Cancel                          // the client left; queued: evicted, in flight: nothing until Finish
-	FirstChunk                      // first byte of the response body passed (token accounting)
+	FirstChunk                      // first byte of the response body passed: prefill is over (Event.ID); once or not at all
 	Finish                          // the request's stream ended in whatever way: its resources are free
 	SetEndpoint                     // an endpoint appeared or its labels changed (Event.Endpoint)
 	RemoveEndpoint                  // an endpoint left (Event.Endpoint.ID)
@@ -46,15 +46,10 @@ type Event struct {
 	Usage      Usage // Finish
 }
 
-// Usage is what a finished request has consumed, as far as its response said; zero if it did not.
-type Usage struct {
-	Prompt     int64
-	Completion int64
-}
-
 // The vocabulary of flow control, which is that of the whole picker.
 type (
 	Request       = flowcontrol.Request
+	Usage         = flowcontrol.Usage
 	EndpointID    = flowcontrol.EndpointID
 	Role          = flowcontrol.Role
 	Endpoint      = flowcontrol.Endpoint

@@ -24,17 +24,52 @@ type load struct {
 	last  uint64 // in flight
 }
 
-func newLoad(t testing.TB, bands, flows int, fair flowcontrol.Fairness, backlog bool) *load {
+// policies is everything that may be chosen by name.
+type policies struct {
+	fair    flowcontrol.Fairness
+	order   flowcontrol.Ordering
+	mode    flowcontrol.ConcurrencyMode
+	ceiling flowcontrol.CeilingKind
+	scorer  scheduling.ScorerKind
+	limit   int // requests per endpoint
+}
+
+// allPolicies varies one policy at a time around round robin, first come first served, requests, a static ceiling.
+func allPolicies() (names []string, all []policies) {
+	add := func(name string, edit func(*policies)) {
+		p := policies{fair: flowcontrol.RoundRobin, limit: 2}
+		edit(&p)
+		names, all = append(names, name), append(all, p)
+	}
+	add("round-robin", func(*policies) {})
+	add("global-strict", func(p *policies) { p.fair = flowcontrol.GlobalStrict })
+	add("program-aware", func(p *policies) { p.fair = flowcontrol.ProgramAware })
+	add("edf", func(p *policies) { p.order = flowcontrol.EDF })
+	add("slo-deadline", func(p *policies) { p.order = flowcontrol.SLODeadline })
+	add("tokens", func(p *policies) { p.mode = flowcontrol.Tokens })
+	add("hybrid", func(p *policies) { p.mode = flowcontrol.Hybrid })
+	add("holdback", func(p *policies) { p.ceiling = flowcontrol.Holdback })
+	add("soft-reflective", func(p *policies) { p.ceiling = flowcontrol.SoftReflective })
+	add("prefix-cache", func(p *policies) { p.scorer = scheduling.PrefixCache })
+	add("lora-affinity", func(p *policies) { p.scorer = scheduling.LoRAAffinity })
+	return names, all
+}
+
+func newLoad(t testing.TB, bands, flows int, pol policies, backlog bool) *load {
+	fair := pol.fair
 	cfg := Config{
 		Flow: flowcontrol.Config{
 			TTL:         time.Hour,
 			FlowIdle:    time.Hour,
 			BandIdle:    time.Hour,
-			DefaultBand: flowcontrol.BandConfig{Fairness: fair},
-			Detector:    flowcontrol.DetectorConfig{Kind: flowcontrol.Concurrency, MaxConcurrency: 2, Filter: true},
-			Ceiling:     flowcontrol.CeilingConfig{Threshold: 1},
+			DefaultBand: flowcontrol.BandConfig{Fairness: fair, Ordering: pol.order},
+			Detector: flowcontrol.DetectorConfig{Kind: flowcontrol.Concurrency, Mode: pol.mode, MaxConcurrency: pol.limit, MaxTokens: 500 * int64(pol.limit),
+				Filter: true, FilterFailOpen: true},
+			Ceiling:      flowcontrol.CeilingConfig{Kind: pol.ceiling, Threshold: 1, Min: 0.9, Max: 1},
+			ProgramAware: flowcontrol.ProgramAwareConfig{WeightService: 0.8, WeightHeadWait: 0.2, HalfLife: time.Minute, IdleTTL: time.Hour},
 		},
-		Scheduling: scheduling.Config{Scorers: []scheduling.Scorer{{Kind: scheduling.Queue, Weight: 2}, {Kind: scheduling.KVUtilization, Weight: 2}}},
+		Scheduling: scheduling.Config{Scorers: []scheduling.Scorer{{Kind: scheduling.Queue, Weight: 2}, {Kind: scheduling.KVUtilization, Weight: 2},
+			{Kind: pol.scorer, Weight: 3}}, Prefix: scheduling.PrefixConfig{MaxBlocks: 32, LRUCapacity: 31250}},
 	}
 	l := &load{}
 	for i := range bands {
@@ -43,7 +78,7 @@ func newLoad(t testing.TB, bands, flows int, fair flowcontrol.Fairness, backlog 
 			p = 0
 		}
 		l.bands = append(l.bands, p)
-		cfg.Flow.Bands = append(cfg.Flow.Bands, flowcontrol.BandConfig{Priority: p, Fairness: fair})
+		cfg.Flow.Bands = append(cfg.Flow.Bands, flowcontrol.BandConfig{Priority: p, Fairness: fair, Ordering: pol.order})
 	}
 	for i := range flows {
 		l.flows = append(l.flows, fmt.Sprintf("tenant-%05d", i))
@@ -87,31 +122,47 @@ func (l *load) arrive(flow, band int) {
 	l.next++
 	l.of[int(l.next)%len(l.of)] = flow
 	l.step(Event{Kind: Arrive, ID: l.next, Request: Request{
-		FairnessID: l.flows[flow], Priority: l.bands[band], Bytes: 2000, Received: l.now,
+		FairnessID: l.flows[flow], Priority: l.bands[band], Bytes: 2000, Received: l.now, Tokens: 500, Model: "adapter",
+		TTFT: time.Duration(l.next%977) * time.Millisecond, HasTTFT: true, Prefix: prompt[:],
 	}})
+}
+
+// prompt is 500 tokens in blocks of 16, the first half of which every request has in common.
+var prompt = func() (p [31]uint64) {
+	for i := range p {
+		p[i] = uint64(i + 1)
+	}
+	return p
+}()
+
+func (l *load) finish() {
+	l.step(Event{Kind: Finish, ID: l.last, Usage: Usage{Prompt: 500, Completion: int64(l.last % 400)}})
 }
 
 // open is a cycle at an open gate: the request passes through the queue within its own step.
 func (l *load) open(i int) {
 	// A stride that visits all flows without being kind to the cache.
 	l.arrive(i*7919%len(l.flows), i%len(l.bands))
-	l.step(Event{Kind: Finish, ID: l.last})
+	l.finish()
 }
 
 // closed is a cycle at a closed gate: a finish lets one of the backlog go and an arrival of the same flow takes its place.
 func (l *load) closed() {
-	l.step(Event{Kind: Finish, ID: l.last})
+	l.finish()
 	l.arrive(l.of[int(l.last)%len(l.of)], 0)
 }
 
 func BenchmarkArriveDispatchFinish(b *testing.B) {
-	for _, fair := range []flowcontrol.Fairness{flowcontrol.RoundRobin, flowcontrol.GlobalStrict} {
-		name := map[flowcontrol.Fairness]string{flowcontrol.RoundRobin: "round-robin", flowcontrol.GlobalStrict: "global-strict"}[fair]
+	names, all := allPolicies()
+	for k, pol := range all {
 		for _, backlog := range []bool{false, true} {
-			for _, bands := range []int{1, 8} {
-				for _, flows := range []int{10, 1000, 10000} {
-					b.Run(fmt.Sprintf("%s/backlog=%v/bands=%d/flows=%d", name, backlog, bands, flows), func(b *testing.B) {
-						l := newLoad(b, bands, flows, fair, backlog)
+			for _, flows := range []int{10, 1000, 10000} {
+				for _, bands := range []int{1, 8} {
+					if bands > 1 && k > 2 {
+						continue // what bands cost is seen with the fairness policies
+					}
+					b.Run(fmt.Sprintf("%s/backlog=%v/bands=%d/flows=%d", names[k], backlog, bands, flows), func(b *testing.B) {
+						l := newLoad(b, bands, flows, pol, backlog)
 						b.ReportAllocs()
 						i := 0
 						for b.Loop() {
@@ -125,6 +176,47 @@ func BenchmarkArriveDispatchFinish(b *testing.B) {
 					})
 				}
 			}
+		}
+	}
+}
+
+// BenchmarkDrain is a backlog of 10,000 requests on an empty pool that leaves when capacity appears: 16 endpoints, one after the other,
+// with just enough room for all of it.
+func BenchmarkDrain(b *testing.B) {
+	const backlog, endpoints = 10000, 16
+	names, all := allPolicies()
+	for k, pol := range all {
+		for _, flows := range []int{1, 1000, 10000} {
+			b.Run(fmt.Sprintf("%s/flows=%d", names[k], flows), func(b *testing.B) {
+				pol.limit = backlog / endpoints
+				l := newLoad(b, 1, flows, pol, false)
+				dispatched, drains := 0, 0
+				for b.Loop() {
+					b.StopTimer()
+					for e := range EndpointID(endpoints) {
+						l.step(Event{Kind: RemoveEndpoint, Endpoint: Endpoint{ID: e}})
+					}
+					first := l.next + 1
+					for i := range backlog {
+						l.arrive(i%flows, 0)
+					}
+					b.StartTimer()
+					for e := range EndpointID(endpoints) {
+						l.step(Event{Kind: SetEndpoint, Endpoint: Endpoint{ID: e}})
+						dispatched += len(l.out)
+					}
+					b.StopTimer()
+					for id := first; id <= l.next; id++ {
+						l.step(Event{Kind: Finish, ID: id})
+					}
+					drains++
+					b.StartTimer()
+				}
+				if dispatched != drains*backlog {
+					b.Fatalf("%d dispatched in %d drains", dispatched, drains)
+				}
+				b.ReportMetric(float64(dispatched)/b.Elapsed().Seconds(), "dispatches/s")
+			})
 		}
 	}
 }
@@ -160,11 +252,13 @@ func BenchmarkUtilization(b *testing.B) {
 	}
 }
 
-// TestSteadyStateAllocatesNothing: queue state is bounded by what is live (FC-GC-07), so a steady state needs no new memory.
+// TestSteadyStateAllocatesNothing: queue state is bounded by what is live (FC-GC-07), so a steady state needs no new memory, whatever
+// the policies.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
-	for _, fair := range []flowcontrol.Fairness{flowcontrol.RoundRobin, flowcontrol.GlobalStrict} {
+	names, all := allPolicies()
+	for k, pol := range all {
 		for _, backlog := range []bool{false, true} {
-			l := newLoad(t, 8, 100, fair, backlog)
+			l := newLoad(t, 8, 100, pol, backlog)
 			i := 0
 			cycle := func() {
 				if backlog {
@@ -178,8 +272,44 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 				cycle()
 			}
 			if n := testing.AllocsPerRun(2000, cycle); n != 0 {
-				t.Errorf("fairness %d, backlog %v: %v allocations per request", fair, backlog, n)
+				t.Errorf("%s, backlog %v: %v allocations per request", names[k], backlog, n)
 			}
 		}
+	}
+}
+
+// TestEvictionAllocatesNothing: neither do evictions and their confirmation times, asked for or not.
+func TestEvictionAllocatesNothing(t *testing.T) {
+	p := mustNew(t, Config{Flow: flowcontrol.Config{
+		Eviction: true, Bands: []flowcontrol.BandConfig{{Priority: -1}},
+		Detector: flowcontrol.DetectorConfig{Kind: flowcontrol.Concurrency, MaxConcurrency: 1},
+		Ceiling:  flowcontrol.CeilingConfig{Threshold: 1},
+	}})
+	p.Step(0, Event{Kind: SetEndpoint}, nil)
+	var out []Out
+	var took []time.Duration
+	now, id := time.Duration(0), uint64(0)
+	cycle := func() {
+		now += time.Second
+		id += 2
+		out = p.Step(now, Event{Kind: Arrive, ID: id, Request: Request{Priority: -1}}, out[:0])
+		out = p.Step(now, Event{Kind: Arrive, ID: id + 1}, out)
+		out = p.Step(now+time.Millisecond, Event{Kind: Finish, ID: id}, out)
+		out = p.Step(now+time.Millisecond, Event{Kind: Finish, ID: id + 1}, out)
+		if len(out) != 3 {
+			t.Fatal(out)
+		}
+		if id%4 == 0 && id > 2000 {
+			took = p.Confirmations(took[:0])
+		}
+	}
+	for range 200 {
+		cycle()
+	}
+	if n := testing.AllocsPerRun(2000, cycle); n != 0 {
+		t.Errorf("%v allocations per eviction", n)
+	}
+	if len(took) == 0 || took[0] != time.Millisecond {
+		t.Errorf("confirmed after %v", took)
 	}
 }

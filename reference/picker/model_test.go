@@ -1,6 +1,7 @@
 package picker
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -29,6 +30,21 @@ type model struct {
 	cool      time.Duration
 	confirmed int64
 	timedOut  int64
+	demand    *modelBand // that the victims were stopped for
+	took      []time.Duration
+	tick      int // of the soft-reflective ceilings
+	held      bool
+	again     time.Duration
+	served    []modelService
+	prompts   map[EndpointID][]uint64 // newest first
+}
+
+// modelService is what one request has consumed.
+type modelService struct {
+	band   *modelBand
+	flow   string
+	at     time.Duration
+	tokens float64
 }
 
 type modelRequest struct {
@@ -41,12 +57,15 @@ type modelRequest struct {
 	started  time.Duration
 	startSeq int
 	evicted  bool
+	prefill  *modelEndpoint
+	chunk    bool // the response has begun
 }
 
 type modelEndpoint struct {
 	Endpoint
 	load    Load
 	sampled bool
+	scraped bool // ever
 }
 
 type modelBand struct {
@@ -54,6 +73,9 @@ type modelBand struct {
 	static, wanted bool
 	idleSince      time.Duration
 	flows          map[string]*modelFlow
+	quiet          map[string]time.Duration // when a flow last became idle, collected or not
+	paid           int
+	ceiling        float64 // soft-reflective
 }
 
 type modelFlow struct {
@@ -62,7 +84,7 @@ type modelFlow struct {
 }
 
 func newModel(cfg Config) *model {
-	m := &model{cfg: cfg, gone: map[EndpointID]*modelEndpoint{}, rng: rand.New(rand.NewPCG(cfg.Scheduling.Seed, 0))}
+	m := &model{cfg: cfg, gone: map[EndpointID]*modelEndpoint{}, prompts: map[EndpointID][]uint64{}, rng: rand.New(rand.NewPCG(cfg.Scheduling.Seed, 0))}
 	for _, b := range cfg.Flow.Bands {
 		m.provision(b, true)
 	}
@@ -75,7 +97,7 @@ func newModel(cfg Config) *model {
 }
 
 func (m *model) provision(c flowcontrol.BandConfig, static bool) *modelBand {
-	b := &modelBand{BandConfig: c, static: static, flows: map[string]*modelFlow{}}
+	b := &modelBand{BandConfig: c, static: static, ceiling: 1, flows: map[string]*modelFlow{}, quiet: map[string]time.Duration{}}
 	m.bands = append(m.bands, b)
 	slices.SortFunc(m.bands, func(a, b *modelBand) int {
 		if a.Priority > b.Priority {
@@ -120,7 +142,39 @@ func queuedIn(b *modelBand) func(*modelRequest) bool {
 }
 
 func (m *model) on(e *modelEndpoint) int {
-	return len(m.where(func(r *modelRequest) bool { return r.ep == e }))
+	return len(m.where(func(r *modelRequest) bool { return r.ep == e })) + len(m.filling(e))
+}
+
+func (m *model) filling(e *modelEndpoint) []*modelRequest {
+	return m.where(func(r *modelRequest) bool { return r.prefill == e && !r.chunk })
+}
+
+// work is the tokens that a request accounts where it runs.
+func (m *model) work(r *modelRequest) int64 {
+	d := m.cfg.Flow.Detector
+	switch {
+	case !d.EstimateOutput && r.chunk:
+		return 0
+	case !d.EstimateOutput:
+		return r.Tokens
+	}
+	output := int64(math.Round(float64(r.Tokens) * d.OutputRatio))
+	for _, limit := range []int64{r.MaxOutput, d.MaxEstimatedOutput} {
+		if limit > 0 && output > limit {
+			output = limit
+		}
+	}
+	return r.Tokens + output
+}
+
+func (m *model) tokensOn(e *modelEndpoint) (n int64) {
+	for _, r := range m.where(func(r *modelRequest) bool { return r.ep == e }) {
+		n += m.work(r)
+	}
+	for _, r := range m.filling(e) {
+		n += r.Tokens
+	}
+	return n
 }
 
 func (m *model) expiry(r *modelRequest) (time.Duration, bool) {
@@ -139,9 +193,18 @@ func (m *model) forget(r *modelRequest) {
 	m.reqs = slices.DeleteFunc(m.reqs, func(o *modelRequest) bool { return o == r })
 	if !slices.ContainsFunc(m.reqs, func(o *modelRequest) bool { return o.band == r.band && o.FairnessID == r.FairnessID }) {
 		r.band.flows[r.FairnessID].idleSince = m.now
+		r.band.quiet[r.FairnessID] = m.now
 	}
+	m.clamp()
 	if !slices.ContainsFunc(m.reqs, func(o *modelRequest) bool { return o.band == r.band }) {
 		r.band.idleSince = m.now
+	}
+}
+
+// clamp: whoever leaves takes what was paid for it along, unless others wait for whom it can be.
+func (m *model) clamp() {
+	for _, b := range m.bands {
+		b.paid = min(b.paid, len(m.where(queuedIn(b))))
 	}
 }
 
@@ -170,6 +233,7 @@ func (m *model) Step(now time.Duration, ev Event) (out []Out) {
 	}
 	if len(m.victims) > 0 && m.decided+10*time.Second <= m.now {
 		m.timedOut += int64(len(m.victims))
+		m.demand.paid = max(0, m.demand.paid-len(m.victims))
 		m.victims = nil
 		m.cool = m.now + m.grace()
 	}
@@ -200,26 +264,33 @@ func (m *model) apply(ev Event, out []Out) []Out {
 		case r.ep == nil:
 			out = append(out, m.reject(r, wire.EvictedContextCancelled))
 		default:
+			m.served = append(m.served, modelService{r.band, r.FairnessID, m.now, float64(ev.Usage.Prompt + 2*ev.Usage.Completion)})
 			m.forget(r)
 			if i := slices.Index(m.victims, r.id); i >= 0 {
 				m.victims = slices.Delete(m.victims, i, i+1)
 				m.confirmed++
+				m.took = append(m.took, m.now-m.decided)
 				if len(m.victims) == 0 {
 					m.cool = m.now + m.grace()
 				}
 			}
 		}
+	case FirstChunk:
+		if r != nil && r.ep != nil {
+			r.chunk = true
+		}
 	case SetEndpoint:
 		m.setEndpoint(ev.Endpoint)
 	case RemoveEndpoint:
 		if e := m.endpoint(ev.Endpoint.ID); e != nil {
-			e.sampled, e.load = false, Load{}
+			e.sampled, e.load = false, Load{At: e.load.At}
 			m.gone[e.ID] = e
+			delete(m.prompts, e.ID)
 			m.eps = slices.DeleteFunc(m.eps, func(o *modelEndpoint) bool { return o == e })
 		}
 	case Sample:
-		if e := m.endpoint(ev.Endpoint.ID); e != nil && ev.Load.OK && (!e.sampled || ev.Load.At >= e.load.At) {
-			e.load, e.sampled = ev.Load, true
+		if e := m.endpoint(ev.Endpoint.ID); e != nil && ev.Load.OK && (!e.scraped || ev.Load.At >= e.load.At) {
+			e.load, e.sampled, e.scraped = ev.Load, true, true
 		}
 	case SetPriorities:
 		m.setPriorities(ev.Priorities)
@@ -302,6 +373,9 @@ func (m *model) arrive(ev Event, out []Out) []Out {
 	}
 	m.arrivals++
 	r := &modelRequest{Request: ev.Request, id: ev.ID, seq: m.arrivals, entered: m.now, band: b}
+	if at, ok := b.quiet[r.FairnessID]; ok && m.tooOld(at) && !m.leased(b, r.FairnessID) {
+		m.unserve(b, r.FairnessID)
+	}
 	f := b.flows[r.FairnessID]
 	if f == nil {
 		f = &modelFlow{}
@@ -315,6 +389,39 @@ func (m *model) arrive(ev Event, out []Out) []Out {
 	return out
 }
 
+func (m *model) tooOld(idleSince time.Duration) bool {
+	ttl := m.cfg.Flow.ProgramAware.IdleTTL
+	return ttl > 0 && idleSince+ttl <= m.now
+}
+
+func (m *model) unserve(b *modelBand, flow string) {
+	m.served = slices.DeleteFunc(m.served, func(s modelService) bool { return s.band == b && s.flow == flow })
+}
+
+// service that a flow has attained, faded.
+func (m *model) service(b *modelBand, flow string) (sum float64) {
+	for _, s := range m.served {
+		if s.band == b && s.flow == flow {
+			fade := 1.0
+			if h := m.cfg.Flow.ProgramAware.HalfLife; h > 0 {
+				fade = math.Exp2(-float64(m.now-s.at) / float64(h))
+			}
+			sum += s.tokens * fade
+		}
+	}
+	return sum
+}
+
+// remembered are the collected flows of a band whose service is still known.
+func (m *model) remembered(b *modelBand) (flows []string) {
+	for flow := range b.quiet {
+		if b.Fairness == flowcontrol.ProgramAware && b.flows[flow] == nil && m.service(b, flow) > 0 {
+			flows = append(flows, flow)
+		}
+	}
+	return flows
+}
+
 func (m *model) collect() {
 	f := m.cfg.Flow
 	m.bands = slices.DeleteFunc(m.bands, func(b *modelBand) bool {
@@ -325,6 +432,11 @@ func (m *model) collect() {
 		for id, fl := range b.flows {
 			if f.FlowIdle > 0 && !m.leased(b, id) && fl.idleSince+f.FlowIdle <= m.now {
 				delete(b.flows, id)
+			}
+		}
+		for _, flow := range m.remembered(b) {
+			if m.tooOld(b.quiet[flow]) {
+				m.unserve(b, flow)
 			}
 		}
 	}
@@ -354,10 +466,14 @@ func (m *model) Deadline() (at time.Duration, ok bool) {
 			sooner(e.load.At+m.cfg.Flow.Detector.Staleness+1, true)
 		}
 	}
+	sooner(m.again, m.held && len(queued) > 0)
 	sooner(m.decided+10*time.Second, len(m.victims) > 0)
 	sooner(m.cool, len(m.victims) == 0 && len(m.stoppable()) > 0 && len(queued) > 0 && m.cool > m.now)
 	for _, b := range m.bands {
 		sooner(m.bandIdleAt(b))
+		for _, flow := range m.remembered(b) {
+			sooner(b.quiet[flow]+m.cfg.Flow.ProgramAware.IdleTTL, m.cfg.Flow.ProgramAware.IdleTTL > 0)
+		}
 		for id, f := range b.flows {
 			sooner(f.idleSince+m.cfg.Flow.FlowIdle, m.cfg.Flow.FlowIdle > 0 && !m.leased(b, id))
 		}

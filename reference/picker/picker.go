@@ -32,10 +32,11 @@ var _ Machine = (*Picker)(nil)
 // New makes a picker with an empty pool and the configured bands.
 func New(cfg Config) (*Picker, error) {
 	flow, errFlow := flowcontrol.New(cfg.Flow)
-	sched, errSched := scheduling.New(cfg.Scheduling, cfg.Flow.Detector)
+	sched, errSched := scheduling.New(cfg.Scheduling, cfg.Flow)
 	if err := errors.Join(errFlow, errSched); err != nil {
 		return nil, err
 	}
+	flow.KeepPrefix(sched.PrefixBlocks())
 	return &Picker{flow: flow, sched: sched}, nil
 }
 
@@ -51,18 +52,21 @@ func (p *Picker) Step(now time.Duration, ev Event, out []Out) []Out {
 	case Cancel:
 		out = p.flow.Cancel(now, ev.ID, out)
 	case Finish:
-		out = p.flow.Finish(now, ev.ID, out)
+		out = p.flow.Finish(now, ev.ID, ev.Usage, out)
 	case SetEndpoint:
 		p.flow.SetEndpoint(now, ev.Endpoint)
 	case RemoveEndpoint:
 		p.flow.RemoveEndpoint(now, ev.Endpoint.ID)
+		p.sched.Forget(ev.Endpoint.ID)
 	case Sample:
 		p.flow.Sample(now, ev.Endpoint.ID, ev.Load)
 	case SetPriorities:
 		p.flow.SetPriorities(now, ev.Priorities)
 	case Shutdown:
 		out = p.flow.Shutdown(now, out)
-	case Tick, FirstChunk: // accounting by requests frees nothing before the end of the stream
+	case FirstChunk:
+		p.flow.FirstChunk(ev.ID)
+	case Tick:
 	}
 	for {
 		var e *flowcontrol.Entry
@@ -76,11 +80,11 @@ func (p *Picker) Step(now time.Duration, ev Event, out []Out) []Out {
 // place sends a dispatched request to an endpoint. Flow control gated on the whole pool; whether the request may run on any
 // endpoint of it is only asked now.
 func (p *Picker) place(now time.Duration, e *flowcontrol.Entry, out []Out) []Out {
-	m, fallbacks, outcome := p.sched.Pick(now, &e.Request, p.flow.Pool())
+	at, outcome := p.sched.Pick(now, &e.Request, p.flow.Pool())
 	if outcome != wire.Dispatched {
 		return p.flow.Drop(now, e, outcome, out)
 	}
-	return p.flow.Start(now, e, m, fallbacks, out)
+	return p.flow.Start(now, e, at.Member, at.Prefill, at.Fallbacks, out)
 }
 
 // Deadline implements Machine.
@@ -89,8 +93,22 @@ func (p *Picker) Deadline() (time.Duration, bool) { return p.flow.Deadline(p.now
 // Pressure implements Machine.
 func (p *Picker) Pressure() Pressure { return p.flow.Pool().Pressure(p.now) }
 
-// InFlight is the number of requests running on an endpoint, also on one that has left the pool.
-func (p *Picker) InFlight(id EndpointID) int { return p.flow.Pool().InFlight(id) }
+// InFlight is the number of requests accounted on an endpoint, also on one that has left the pool; a split request counts on both of
+// its endpoints until its first chunk.
+func (p *Picker) InFlight(id EndpointID) int {
+	if m := p.flow.Pool().Member(id); m != nil {
+		return m.InFlight()
+	}
+	return 0
+}
+
+// InFlightTokens is the accounted work of these requests, in tokens.
+func (p *Picker) InFlightTokens(id EndpointID) int64 {
+	if m := p.flow.Pool().Member(id); m != nil {
+		return m.InFlightTokens()
+	}
+	return 0
+}
 
 // QueueLen is the number of waiting requests.
 func (p *Picker) QueueLen() int { return p.flow.Queued() }
@@ -107,3 +125,6 @@ func (p *Picker) HasFlow(priority int, fairnessID string) bool {
 func (p *Picker) Evictions(dst []PriorityCount) ([]PriorityCount, EvictionState) {
 	return p.flow.Evictions(dst)
 }
+
+// Confirmations appends to dst how long each evicted request's stream took to end, for those that ended since the last call.
+func (p *Picker) Confirmations(dst []time.Duration) []time.Duration { return p.flow.Confirmations(dst) }

@@ -17,9 +17,10 @@ import (
 // TestScripts plays testdata/*.txt: each file is one topic and cites the requirements it shows. Run with -rewrite to accept the
 // present output.
 //
-//	config key=value...     a fresh picker; see script.config. Input lines are bands: "PRIORITY [round-robin] [edf|slo] [max-requests=N] [max-bytes=N]"
+//	config key=value...     a fresh picker; see script.config. Input lines are bands: "PRIORITY [round-robin|program-aware] [edf|slo] [max-requests=N] [max-bytes=N]"
 //	play                    one event per line: "[TIME] [quiet] VERB ARGS"; see script.event. TIME is absolute, or "+d" after the last one
-//	state                   bands, in-flight counts, pressure, next deadline
+//	state                   bands, pressure, next deadline, evictions
+//	load ID...              requests and tokens in flight on endpoints
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
@@ -37,6 +38,8 @@ func TestScripts(t *testing.T) {
 					return s.play(d.Input)
 				case "state":
 					return s.state()
+				case "load":
+					return s.load(d)
 				}
 				d.Fatalf(t, "unknown command %q", d.Cmd)
 				return ""
@@ -109,6 +112,9 @@ func band(s *script, words []string) flowcontrol.BandConfig {
 	if s.has(a, "round-robin") {
 		b.Fairness = flowcontrol.RoundRobin
 	}
+	if s.has(a, "program-aware") {
+		b.Fairness = flowcontrol.ProgramAware
+	}
 	if s.has(a, "edf") {
 		b.Ordering = flowcontrol.EDF
 	}
@@ -132,8 +138,17 @@ func (s *script) config(d *datadriven.TestData) string {
 		Ceiling: flowcontrol.CeilingConfig{Threshold: s.float(a, "threshold", 1)},
 		Detector: flowcontrol.DetectorConfig{
 			Kind: flowcontrol.Concurrency, MaxConcurrency: s.num(a, "limit", 1), Headroom: s.float(a, "headroom", 0),
-			Filter: !s.has(a, "no-filter"), FilterFailOpen: s.has(a, "fail-open"),
+			Filter: !s.has(a, "no-filter"), FilterFailOpen: s.has(a, "fail-open"), MaxTokens: int64(s.num(a, "token-limit", 0)),
+			Mode:           map[string]flowcontrol.ConcurrencyMode{"tokens": flowcontrol.Tokens, "hybrid": flowcontrol.Hybrid}[a["mode"]],
+			EstimateOutput: s.has(a, "estimate"), OutputRatio: s.float(a, "estimate", 0), MaxEstimatedOutput: int64(s.num(a, "max-estimate", 0)),
 		},
+		ProgramAware: flowcontrol.ProgramAwareConfig{
+			WeightService: s.float(a, "weight-service", 0.8), WeightHeadWait: s.float(a, "weight-head-wait", 0.2),
+			HalfLife: s.dur(a, "half-life"), IdleTTL: s.dur(a, "service-ttl"),
+		},
+	}
+	if s.has(a, "soft-reflective") {
+		f.Ceiling = flowcontrol.CeilingConfig{Kind: flowcontrol.SoftReflective}
 	}
 	if s.has(a, "util") {
 		f.Detector.Kind = flowcontrol.Utilization
@@ -157,10 +172,18 @@ func (s *script) config(d *datadriven.TestData) string {
 			f.Bands = append(f.Bands, b)
 		}
 	}
-	sc := scheduling.Config{SubsetFilter: true, MaxEndpoints: s.num(a, "endpoints-per-pick", 1)}
+	sc := scheduling.Config{SubsetFilter: true, MaxEndpoints: s.num(a, "endpoints-per-pick", 1),
+		Prefix: scheduling.PrefixConfig{MaxBlocks: s.num(a, "blocks", 0), LRUCapacity: s.num(a, "remember", 0)}}
+	if s.has(a, "label") { // key, or key:value
+		key, value, some := strings.Cut(a["label"], ":")
+		sc.Labels = []scheduling.LabelFilter{{Key: key, Missing: s.has(a, "label-missing")}}
+		if some {
+			sc.Labels[0].Values = []string{value}
+		}
+	}
 	for _, k := range strings.Split(a["scorers"], ",") {
 		for kind, name := range map[scheduling.ScorerKind]string{scheduling.Queue: "queue", scheduling.KVUtilization: "kv",
-			scheduling.RunningRequests: "running", scheduling.ActiveRequests: "active", scheduling.PrefixCache: "prefix"} {
+			scheduling.RunningRequests: "running", scheduling.ActiveRequests: "active", scheduling.PrefixCache: "prefix", scheduling.LoRAAffinity: "lora"} {
 			if k == name {
 				sc.Scorers = append(sc.Scorers, scheduling.Scorer{Kind: kind, Weight: 1})
 			}
@@ -231,7 +254,12 @@ func (s *script) event(verb string, w []string) {
 		for _, id := range s.ids(w[0]) {
 			a := s.parse(w[1:])
 			r := Request{FairnessID: a["flow"], Priority: s.num(a, "prio", 0), Bytes: int64(s.num(a, "bytes", 100)),
-				Received: s.now - s.dur(a, "received"), TTL: s.dur(a, "ttl"), TTFT: s.dur(a, "ttft"), HasTTFT: s.has(a, "ttft")}
+				Received: s.now - s.dur(a, "received"), TTL: s.dur(a, "ttl"), TTFT: s.dur(a, "ttft"), HasTTFT: s.has(a, "ttft"),
+				Tokens: int64(s.num(a, "tokens", 0)), MaxOutput: int64(s.num(a, "max-output", 0)), Model: a["model"]}
+			for _, b := range s.list(a, "blocks") {
+				h, _ := strconv.ParseUint(b, 10, 64)
+				r.Prefix = append(r.Prefix, h)
+			}
 			if r.HasSubset = s.has(a, "subset"); a["subset"] != "" {
 				r.Subset = strings.Split(a["subset"], ",")
 			}
@@ -239,8 +267,10 @@ func (s *script) event(verb string, w []string) {
 		}
 	case "finish", "cancel", "first-chunk":
 		kind := map[string]EventKind{"finish": Finish, "cancel": Cancel, "first-chunk": FirstChunk}[verb]
+		a := s.parse(w[1:])
+		u := Usage{Prompt: int64(s.num(a, "prompt", 0)), Completion: int64(s.num(a, "completion", 0))}
 		for _, id := range s.ids(w[0]) {
-			s.step(Event{Kind: kind, ID: id})
+			s.step(Event{Kind: kind, ID: id, Usage: u})
 		}
 	case "release": // N: finish the oldest in flight, N times
 		n, _ := strconv.Atoi(w[0])
@@ -292,7 +322,7 @@ func (s *script) endpoint(verb string, w []string) {
 			if address == "" {
 				address = fmt.Sprintf("127.0.0.1:%d", 8000+id)
 			}
-			s.step(Event{Kind: SetEndpoint, Endpoint: Endpoint{ID: ep, Name: fmt.Sprint("e", id), Address: address, Role: roles[a["role"]]}})
+			s.step(Event{Kind: SetEndpoint, Endpoint: Endpoint{ID: ep, Name: fmt.Sprint("e", id), Address: address, Role: roles[a["role"]], Labels: a["labels"]}})
 		case "remove":
 			s.step(Event{Kind: RemoveEndpoint, Endpoint: Endpoint{ID: ep}})
 		case "sample":
@@ -300,6 +330,7 @@ func (s *script) endpoint(verb string, w []string) {
 				At: s.now - s.dur(a, "age"), OK: !s.has(a, "failed"),
 				Waiting: s.float(a, "waiting", 0), KV: s.float(a, "kv", 0), Running: s.float(a, "running", 0),
 				HasWaiting: !s.has(a, "no-waiting"), HasKV: !s.has(a, "no-kv"),
+				Adapters: s.list(a, "adapters"), WaitingAdapters: s.list(a, "waiting-adapters"), MaxAdapters: s.num(a, "slots", 0),
 			}})
 		}
 	}
@@ -320,6 +351,9 @@ func (s *script) step(ev Event) {
 		case Dispatch:
 			s.running = append(s.running, o.ID)
 			fmt.Fprintf(&s.out, "dispatch %d to %d", o.ID, o.Endpoint)
+			if o.Split {
+				fmt.Fprintf(&s.out, " after %d", o.Prefill)
+			}
 			if o.Fallbacks != nil {
 				fmt.Fprintf(&s.out, " then %v", o.Fallbacks)
 			}
@@ -360,5 +394,26 @@ func (s *script) state() string {
 	if n, v := s.p.Evictions(nil); len(n) > 0 {
 		fmt.Fprintf(&b, "evictions %v, %d confirmed, %d timed out, %d outstanding\n", n, v.Confirmed, v.TimedOut, v.Outstanding)
 	}
+	if took := s.p.Confirmations(nil); len(took) > 0 {
+		fmt.Fprintf(&b, "confirmed after %v\n", took)
+	}
 	return b.String()
+}
+
+func (s *script) load(d *datadriven.TestData) string {
+	var b strings.Builder
+	for _, a := range d.CmdArgs {
+		for _, id := range s.ids(a.Key) {
+			fmt.Fprintf(&b, "%d: %d requests, %d tokens\n", id, s.p.InFlight(EndpointID(id)), s.p.InFlightTokens(EndpointID(id)))
+		}
+	}
+	return b.String()
+}
+
+// list reads "a,b"; empty for none.
+func (s *script) list(a args, k string) []string {
+	if a[k] == "" {
+		return nil
+	}
+	return strings.Split(a[k], ",")
 }

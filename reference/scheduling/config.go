@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 )
 
 // Config is the one scheduling profile.
@@ -14,8 +15,8 @@ type Config struct {
 	SubsetFilter bool
 	// Labels filters endpoints by label before scoring: all of them must match; nothing left refuses the request.
 	Labels []LabelFilter
-	Prefix PrefixConfig
-	Seed   uint64 // for ties between equal totals
+	Prefix PrefixConfig // for the PrefixCache scorer
+	Seed   uint64       // for ties between equal totals
 }
 
 // LabelFilter keeps endpoints whose label Key has one of Values; without Values, endpoints that have the label. With Missing,
@@ -26,9 +27,10 @@ type LabelFilter struct {
 	Missing bool
 }
 
-// PrefixConfig is the approximate prefix cache: which blocks each endpoint has seen lately.
+// PrefixConfig is the approximate prefix cache: which blocks each endpoint has seen lately. With MaxBlocks or LRUCapacity 0 nothing is
+// ever matched.
 type PrefixConfig struct {
-	BlockTokens int // tokens per block, at 4 bytes each
+	BlockTokens int // tokens per block, at 4 bytes each; for whoever hashes the prompt
 	MaxBlocks   int // blocks of a prompt that are matched at most
 	LRUCapacity int // blocks remembered per endpoint
 }
@@ -56,7 +58,7 @@ const (
 func (c Config) Validate() error {
 	var errs []error
 	for i, s := range c.Scorers {
-		if s.Kind > PrefixCache {
+		if s.Kind > LoRAAffinity {
 			errs = append(errs, fmt.Errorf("scorer %d: unknown kind %d", i, s.Kind))
 		}
 		// A weight that is not finite would make every total equal or incomparable.
@@ -66,6 +68,24 @@ func (c Config) Validate() error {
 	}
 	if c.MaxEndpoints < 0 {
 		errs = append(errs, fmt.Errorf("MaxEndpoints must be non-negative, got %d", c.MaxEndpoints))
+	}
+	for i, f := range c.Labels {
+		if f.Key == "" || strings.ContainsAny(f.Key, "=,") {
+			errs = append(errs, fmt.Errorf("label filter %d: Key must be a label name, got %q", i, f.Key))
+		}
+		for _, v := range f.Values {
+			if strings.Contains(v, ",") {
+				errs = append(errs, fmt.Errorf("label filter %d: %q is no label value", i, v))
+			}
+		}
+	}
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"BlockTokens", c.Prefix.BlockTokens}, {"MaxBlocks", c.Prefix.MaxBlocks}, {"LRUCapacity", c.Prefix.LRUCapacity}} {
+		if n.value < 0 || n.value > math.MaxInt32-1 {
+			errs = append(errs, fmt.Errorf("prefix cache: %s must be in [0,2^31-2], got %d", n.name, n.value))
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -1,12 +1,13 @@
 // Package scheduling chooses the endpoint for a dispatched request.
 //
-//	members ---> subset ---> headroom ---> scorers ---> best total ---> fewest in flight ---> seeded draw
-//	             | nothing    | nothing: fail open, or
-//	             v            v
-//	       RejectedNoEndpoints  RejectedCapacity
+//	members ---> subset, labels ---> stage ---> headroom ---> scorers ---> best total ---> fewest in flight ---> seeded draw
+//	             | nothing                      | nothing: fail open, or
+//	             v                              v
+//	       RejectedNoEndpoints            RejectedCapacity
 //
 // The filters narrow the pool, the weighted scorers rank what is left. Candidates go through in the order of their ids and the only
-// randomness is the scheduler's own generator, so that equal histories choose equal endpoints.
+// randomness is the scheduler's own generator, so that equal histories choose equal endpoints. Where prefill and decode have endpoints
+// of their own, a request gets one of each: first the one that decodes, then, by the same filters and scorers, the one that prefills.
 package scheduling
 
 import (
@@ -22,48 +23,88 @@ type Scheduler struct {
 	cfg        Config
 	filter     bool
 	failOpen   bool
+	stages     bool
+	prefixes   prefixes
 	rng        *rand.Rand
 	candidates []*flowcontrol.Member
+	prefills   []*flowcontrol.Member
 	totals     []float64
 	ties       []int
 }
 
-// New makes a scheduler. The detector says whether and how the headroom filter acts (FC-HEAD-08, FC-HEAD-09).
-func New(cfg Config, det flowcontrol.DetectorConfig) (*Scheduler, error) {
+// Placement is where a request goes.
+type Placement struct {
+	Member    *flowcontrol.Member      // where it runs; nil if it cannot be placed
+	Prefill   *flowcontrol.Member      // where its cache is filled first; nil if on Member itself
+	Fallbacks []flowcontrol.EndpointID // instead of Member, best first
+}
+
+// New makes a scheduler. Flow control's configuration says whether and how the headroom filter acts (FC-HEAD-08, FC-HEAD-09) and
+// whether roles matter.
+func New(cfg Config, flow flowcontrol.Config) (*Scheduler, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	return &Scheduler{
-		cfg: cfg, filter: det.Filter, failOpen: det.FilterFailOpen,
+	s := &Scheduler{
+		cfg: cfg, filter: flow.Detector.Filter, failOpen: flow.Detector.FilterFailOpen, stages: flow.Stages,
 		rng: rand.New(rand.NewPCG(cfg.Seed, 0)),
-	}, nil
+	}
+	for _, sc := range cfg.Scorers {
+		if sc.Kind == PrefixCache && sc.Weight > 0 && cfg.Prefix.LRUCapacity > 0 {
+			s.prefixes.cfg = cfg.Prefix
+		}
+	}
+	return s, nil
 }
 
-// Pick is the endpoint for a request and further ones, best first. Without one the outcome says why: RejectedNoEndpoints if the
-// pool or the subset is empty (FC-REF-12), RejectedCapacity if the headroom filter left nothing (FC-REF-13).
-func (s *Scheduler) Pick(
-	now time.Duration, r *flowcontrol.Request, pool *flowcontrol.Pool,
-) (*flowcontrol.Member, []flowcontrol.EndpointID, wire.Outcome) {
+// PrefixBlocks is how many blocks of a request's prefix Pick looks at.
+func (s *Scheduler) PrefixBlocks() int { return s.prefixes.cfg.MaxBlocks }
+
+// Forget says that an endpoint has left the pool.
+func (s *Scheduler) Forget(id flowcontrol.EndpointID) { s.prefixes.forget(id) }
+
+// Pick places a request. If it cannot the outcome says why: RejectedNoEndpoints if the pool, the subset or the label filters leave
+// nothing (FC-REF-12), RejectedCapacity if the headroom filter does (FC-REF-13).
+func (s *Scheduler) Pick(now time.Duration, r *flowcontrol.Request, pool *flowcontrol.Pool) (Placement, wire.Outcome) {
 	s.candidates = append(s.candidates[:0], pool.Members()...)
 	if s.cfg.SubsetFilter && r.HasSubset {
 		s.candidates = restrict(s.candidates, r.Subset)
 	}
-	if len(s.candidates) == 0 {
-		return nil, nil, wire.RejectedNoEndpoints
+	if len(s.cfg.Labels) > 0 {
+		s.candidates = labelled(s.candidates, s.cfg.Labels)
 	}
+	if len(s.candidates) == 0 {
+		return Placement{}, wire.RejectedNoEndpoints
+	}
+	if s.stages {
+		s.decoders()
+	}
+	if !s.rank(now, r, pool) {
+		return Placement{}, wire.RejectedCapacity
+	}
+	p := Placement{Member: s.take()}
+	for n := 1; n < s.cfg.MaxEndpoints && len(s.candidates) > 0; n++ {
+		p.Fallbacks = append(p.Fallbacks, s.take().ID)
+	}
+	if s.splits(p.Member) {
+		s.candidates = append(s.candidates[:0], s.prefills...)
+		if !s.rank(now, r, pool) {
+			return Placement{}, wire.RejectedCapacity
+		}
+		p.Prefill = s.take()
+		s.prefixes.record(p.Prefill.ID, r.Prefix)
+	}
+	s.prefixes.record(p.Member.ID, r.Prefix)
+	return p, wire.Dispatched
+}
+
+// rank filters the candidates by headroom and scores them; false if none is left.
+func (s *Scheduler) rank(now time.Duration, r *flowcontrol.Request, pool *flowcontrol.Pool) bool {
 	if s.filter {
 		s.candidates = s.headroom(now, pool)
 	}
-	if len(s.candidates) == 0 {
-		return nil, nil, wire.RejectedCapacity
-	}
-	s.score()
-	best := s.take()
-	var fallbacks []flowcontrol.EndpointID
-	for n := 1; n < s.cfg.MaxEndpoints && len(s.candidates) > 0; n++ {
-		fallbacks = append(fallbacks, s.take().ID)
-	}
-	return best, fallbacks, wire.Dispatched
+	s.score(r)
+	return len(s.candidates) > 0
 }
 
 // take removes the best candidate: highest total, then fewest in flight, then by the generator, which is asked only if a tie is

@@ -73,12 +73,12 @@ func TestScorers(t *testing.T) {
 		for i, l := range tc.loads {
 			c.Sample(0, flowcontrol.EndpointID(i), l)
 		}
-		s, err := New(Config{Scorers: tc.scorers}, det)
+		s, err := New(Config{Scorers: tc.scorers}, flowcontrol.Config{Detector: det})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if m, _, o := s.Pick(0, &flowcontrol.Request{}, c.Pool()); o != wire.Dispatched || m.ID != tc.want {
-			t.Errorf("%s: %v to %+v, want %d", tc.why, o, m, tc.want)
+		if p, o := s.Pick(0, &flowcontrol.Request{}, c.Pool()); o != wire.Dispatched || p.Member.ID != tc.want {
+			t.Errorf("%s: %v to %+v, want %d", tc.why, o, p.Member, tc.want)
 		}
 	}
 }
@@ -88,14 +88,14 @@ func TestTiesAreSeeded(t *testing.T) {
 	det := flowcontrol.DetectorConfig{Kind: flowcontrol.Concurrency, MaxConcurrency: 9}
 	draw := func(seed uint64) (ids []flowcontrol.EndpointID, count [3]int) {
 		c := controller(t, det, "a:1", "b:1", "c:1")
-		s, err := New(Config{Seed: seed}, det)
+		s, err := New(Config{Seed: seed}, flowcontrol.Config{Detector: det})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 300 {
-			m, _, _ := s.Pick(0, &flowcontrol.Request{}, c.Pool())
-			ids = append(ids, m.ID)
-			count[m.ID]++
+			p, _ := s.Pick(0, &flowcontrol.Request{}, c.Pool())
+			ids = append(ids, p.Member.ID)
+			count[p.Member.ID]++
 		}
 		return ids, count
 	}
@@ -118,11 +118,15 @@ func TestTiesAreSeeded(t *testing.T) {
 }
 
 func TestValidate(t *testing.T) {
-	err := Config{Scorers: []Scorer{{PrefixCache + 1, 1}, {Queue, -1}, {Queue, math.NaN()}, {Queue, math.Inf(1)}}, MaxEndpoints: -1}.Validate()
-	if err == nil || strings.Count(err.Error(), "\n") != 4 {
-		t.Errorf("want five errors, got %v", err)
+	err := Config{Scorers: []Scorer{{LoRAAffinity + 1, 1}, {Queue, -1}, {Queue, math.NaN()}, {Queue, math.Inf(1)}}, MaxEndpoints: -1,
+		Labels: []LabelFilter{{}, {Key: "a=b"}, {Key: "a", Values: []string{"b,c"}}}, Prefix: PrefixConfig{MaxBlocks: -1, LRUCapacity: math.MaxInt, BlockTokens: -1}}.Validate()
+	if err == nil || strings.Count(err.Error(), "\n") != 10 {
+		t.Errorf("want eleven errors, got %v", err)
 	}
-	for k := range PrefixCache + 1 {
+	if err := (Config{Labels: []LabelFilter{{Key: "llm-d.ai/role", Values: []string{"", "decode"}}}, Prefix: PrefixConfig{16, 2048, 31250}}).Validate(); err != nil {
+		t.Error(err)
+	}
+	for k := range LoRAAffinity + 1 {
 		if err := (Config{Scorers: []Scorer{{k, 1}}}).Validate(); err != nil {
 			t.Error(err)
 		}

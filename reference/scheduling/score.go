@@ -2,19 +2,19 @@ package scheduling
 
 import "github.com/llm-weir/weir/reference/flowcontrol"
 
-// score sets the weighted total of every candidate. A scorer gives 0..1; an endpoint whose value is unknown gets 0 from it.
-func (s *Scheduler) score() {
+// score sets the weighted total of every candidate for a request. A scorer gives 0..1; an endpoint whose value is unknown gets 0 from it.
+func (s *Scheduler) score(r *flowcontrol.Request) {
 	s.totals = s.totals[:0]
 	for range s.candidates {
 		s.totals = append(s.totals, 0)
 	}
 	for _, sc := range s.cfg.Scorers {
-		if sc.Kind == PrefixCache || sc.Weight == 0 {
+		if sc.Weight == 0 {
 			continue
 		}
-		low, high := s.span(sc.Kind)
+		low, high := s.span(sc.Kind, r)
 		for i, m := range s.candidates {
-			if v, ok := value(sc.Kind, m); ok {
+			if v, ok := s.value(sc.Kind, m, r); ok {
 				// Converted so that no compiler fuses product and sum: totals are equal on all machines.
 				s.totals[i] += float64(sc.Weight * points(sc.Kind, v, low, high))
 			}
@@ -22,11 +22,14 @@ func (s *Scheduler) score() {
 	}
 }
 
-// span is the range of a scorer's values over the candidates for which they are known.
-func (s *Scheduler) span(k ScorerKind) (low, high float64) {
+// span is the range of a scorer's values over the candidates for which they are known; only the min-max scorers ask for it.
+func (s *Scheduler) span(k ScorerKind, r *flowcontrol.Request) (low, high float64) {
+	if !relative(k) {
+		return 0, 0
+	}
 	first := true
 	for _, m := range s.candidates {
-		v, ok := value(k, m)
+		v, ok := s.value(k, m, r)
 		if !ok {
 			continue
 		}
@@ -39,7 +42,7 @@ func (s *Scheduler) span(k ScorerKind) (low, high float64) {
 }
 
 // value is what a scorer looks at. Missing families are unknown, never zero.
-func value(k ScorerKind, m *flowcontrol.Member) (float64, bool) {
+func (s *Scheduler) value(k ScorerKind, m *flowcontrol.Member, r *flowcontrol.Request) (float64, bool) {
 	switch k {
 	case Queue:
 		return m.Load.Waiting, m.Sampled && m.Load.HasWaiting
@@ -49,6 +52,10 @@ func value(k ScorerKind, m *flowcontrol.Member) (float64, bool) {
 		return m.Load.Running, m.Sampled
 	case ActiveRequests:
 		return float64(m.InFlight()), true
+	case PrefixCache:
+		return s.prefixes.share(m.ID, r.Prefix), true
+	case LoRAAffinity:
+		return affinity(&m.Load, r.Model), m.Sampled
 	}
 	return 0, false
 }
@@ -56,6 +63,8 @@ func value(k ScorerKind, m *flowcontrol.Member) (float64, bool) {
 // points turns a value into 0..1, higher is better.
 func points(k ScorerKind, v, low, high float64) float64 {
 	switch {
+	case k == PrefixCache || k == LoRAAffinity:
+		return v
 	case k == KVUtilization:
 		return min(max(1-v, 0), 1)
 	case high <= low:
@@ -63,3 +72,6 @@ func points(k ScorerKind, v, low, high float64) float64 {
 	}
 	return min(max((high-v)/(high-low), 0), 1)
 }
+
+// relative tells whether a scorer compares the candidates with each other.
+func relative(k ScorerKind) bool { return k == Queue || k == RunningRequests || k == ActiveRequests }

@@ -9,6 +9,7 @@ package scrape
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -34,7 +35,12 @@ type Config struct {
 	Clock     clock.Clock   // the clock of Load.At
 	Client    *http.Client  // nil: one of its own
 	Logger    *slog.Logger  // nil: slog.Default
+	// OnPoll, if set, hears of each scrape: how long it took and why it gave no load, ErrPage for a page that cannot be read.
+	OnPoll func(took time.Duration, err error)
 }
+
+// ErrPage is a page that came and cannot be read; other errors are those of the way to it.
+var ErrPage = errors.New("metrics page")
 
 // Scraper polls a changing set of targets.
 type Scraper struct {
@@ -122,6 +128,9 @@ func (s *Scraper) poll(ctx context.Context, t Target) {
 			failing = err != nil
 			s.cfg.Logger.Info("scrape changed", "endpoint", t.URL, "failing", failing, "error", err)
 		}
+		if s.cfg.OnPoll != nil {
+			s.cfg.OnPoll(s.cfg.Clock.Now()-at, err)
+		}
 		load.At = at
 		s.sink(t.ID, load)
 		// The next scrape is due from the begin of this one; after a slow one the missed instants are skipped.
@@ -150,7 +159,7 @@ func (s *Scraper) scrape(ctx context.Context, url string) (picker.Load, []string
 	body := &io.LimitedReader{R: resp.Body, N: s.cfg.BodyLimit + 1}
 	load, warnings, err := Parse(body)
 	if body.N <= 0 {
-		return picker.Load{}, nil, fmt.Errorf("page is larger than %d bytes", s.cfg.BodyLimit)
+		return picker.Load{}, nil, fmt.Errorf("%w: larger than %d bytes", ErrPage, s.cfg.BodyLimit)
 	}
 	return load, warnings, err
 }

@@ -1,6 +1,7 @@
 package scrape
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -39,6 +40,9 @@ func TestParse(t *testing.T) {
 		{"a counter will do", "# TYPE vllm:num_requests_waiting counter\nvllm:num_requests_waiting 9\n", picker.Load{Waiting: 9, HasWaiting: true, OK: true}, 0, false},
 		{"NaN is no load", "# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting NaN\n", picker.Load{OK: true}, 1, false},
 		{"another server's page", "# TYPE up gauge\nup 1\n", picker.Load{OK: true}, 0, false},
+		{"adapters, the latest series, running first, each once", "# TYPE vllm:lora_requests_info gauge\nvllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"old\",waiting_lora_adapters=\"\"} 5\n" +
+			"vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"a, b\",waiting_lora_adapters=\"c,a\"} 7.5e9\n", picker.Load{Adapters: []string{"a", "b", "c"}, MaxAdapters: 4, OK: true}, 0, false},
+		{"no adapters at work", "# TYPE vllm:lora_requests_info gauge\nvllm:lora_requests_info{max_lora=\"x\",running_lora_adapters=\"\",waiting_lora_adapters=\"\"} 1\n", picker.Load{OK: true}, 0, false},
 		{"an empty page", "", picker.Load{OK: true}, 0, false},
 		{"no page at all", "<html>", picker.Load{}, 0, true},
 	}
@@ -64,7 +68,18 @@ func TestPolling(t *testing.T) {
 	c := clock.NewReal()
 	got := make(chan picker.Load)
 	done := make(chan struct{})
-	s := New(Config{Interval: time.Millisecond, BodyLimit: 1000, Clock: c, Logger: slog.New(slog.DiscardHandler)}, func(id picker.EndpointID, l picker.Load) {
+	var unreachable, unreadable, polls int // by the one goroutine of the one target
+	s := New(Config{Interval: time.Millisecond, BodyLimit: 1000, Clock: c, Logger: slog.New(slog.DiscardHandler), OnPoll: func(took time.Duration, err error) {
+		polls++
+		switch {
+		case took < 0:
+			t.Error(took)
+		case errors.Is(err, ErrPage):
+			unreadable++
+		case err != nil:
+			unreachable++
+		}
+	}}, func(id picker.EndpointID, l picker.Load) {
 		if id != 7 {
 			t.Errorf("id %d", id)
 		}
@@ -102,6 +117,9 @@ func TestPolling(t *testing.T) {
 	close(done)
 	s.Close()
 	s.Close()
+	if unreachable == 0 || unreadable == 0 || polls <= unreachable+unreadable {
+		t.Errorf("%d polls, %d failed, %d unreadable", polls, unreachable, unreadable)
+	}
 }
 
 func FuzzParse(f *testing.F) {

@@ -41,7 +41,8 @@ func Find(id string) (Requirement, bool) {
 // depends on a gate that never closes shows nothing.
 func Scenarios() []scenario.Scenario {
 	return slices.Concat(activationScenarios, classificationScenarios, priorityScenarios, fairnessScenarios, orderingScenarios,
-		saturationScenarios, ceilingScenarios, capacityScenarios, endingScenarios, surfaceScenarios, loadScenarios)
+		saturationScenarios, ceilingScenarios, capacityScenarios, endingScenarios, surfaceScenarios, gateScenarios, queueScenarios,
+		contractScenarios, loadScenarios)
 }
 
 // Compile writes every scenario down for a profile and a seed. Scenarios of which the profile judges nothing are included with no checks.

@@ -11,6 +11,7 @@ import (
 	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/sut"
+	"github.com/llm-weir/weir/harness/wire"
 	"github.com/llm-weir/weir/loadgen/plan"
 	"github.com/llm-weir/weir/loadgen/workload"
 )
@@ -104,10 +105,15 @@ func RunChecks(p profile.Profile) []checks.Spec {
 	if judged, _ := p.Applies("FC-SHUT-03"); !judged {
 		drain = "no-drain"
 	}
+	var unnamed []string
+	if !slices.Contains(p.Reasons, wire.ReasonNoEndpoints) {
+		// Router 0.9 names no reason where a dispatched request finds no candidate (spec/endpoint-picker.md §5.3).
+		unnamed = []string{"ref-no-candidate", "head-all-excluded"}
+	}
 	all := []checks.Spec{
 		{Check: "conservation", Requirement: "INV-03", Needed: 200, Kinds: 3},
 		{Check: "no-internal-errors", Requirement: "INV-06", Needed: 20, Statuses: statuses, Reasons: p.Reasons,
-			Malformed: []string{"proto-malformed"}, Mode: drain},
+			Malformed: []string{"proto-malformed"}, Mode: drain, Unnamed: unnamed},
 		{Check: "one-dispatch", Requirement: "INV-07", Needed: 200},
 		{Check: "declared-reasons", Requirement: "FC-REF-08", Needed: 3, Reasons: p.Reasons},
 		{Check: "clean-refusals", Requirement: "FC-REF-10", Needed: 20},

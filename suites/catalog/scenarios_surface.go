@@ -281,15 +281,20 @@ type mistake struct{ doc, names string }
 
 // tryStart tries the valid document and each broken one; each broken one must be refused naming its key.
 func tryStart(b *scenario.Builder, requirement, valid string, cases map[string]mistake) {
+	tryStartAs(b, requirement, "valid", valid, cases)
+}
+
+// tryStartAs names the valid document, where a scenario tries several.
+func tryStartAs(b *scenario.Builder, requirement, name, valid string, cases map[string]mistake) {
 	if len(b.Config.Endpoints) == 0 {
 		b.Util(5, 0.8, 1)
 	}
-	s := checks.Spec{Valid: requirement + "/valid", Cases: map[string]string{}, Max: 10 * time.Second}
+	s := checks.Spec{Valid: requirement + "/" + name, Cases: map[string]string{}, Max: 10 * time.Second}
 	b.Step(sut.Step{Op: sut.OpTryStart, Mark: s.Valid, Raw: valid})
-	for _, name := range sortedKeys(cases) {
-		m := cases[name]
-		b.Step(sut.Step{Op: sut.OpTryStart, Mark: name, Raw: m.doc})
-		s.Cases[name] = m.names
+	for _, broken := range sortedKeys(cases) {
+		m := cases[broken]
+		b.Step(sut.Step{Op: sut.OpTryStart, Mark: broken, Raw: m.doc})
+		s.Cases[broken] = m.names
 	}
 	b.Check(requirement, "startup", s)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/harness/run"
+	"github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/harness/verdict"
 	"github.com/llm-weir/weir/reference/epconfig"
@@ -39,7 +40,9 @@ func play(parallel int, system func(profile.Profile, epconfig.Contract) sut.Syst
 	for _, r := range catalog.Requirements() {
 		rows = append(rows, verdict.Requirement{ID: r.ID, Level: r.Level, Title: r.Text})
 	}
-	s, err := run.New(run.Options{Profile: p, Scenarios: catalog.Compile(p, 7), RunChecks: catalog.RunChecks(p), Rows: rows, Parallel: parallel,
+	// The slow tier waits for minutes of real time; its place is weir certify --level slow.
+	scenarios := slices.DeleteFunc(catalog.Compile(p, 7), func(c scenario.Compiled) bool { return c.Slow })
+	s, err := run.New(run.Options{Profile: p, Scenarios: scenarios, RunChecks: catalog.RunChecks(p), Rows: rows, Parallel: parallel,
 		New: func() sut.System { return system(p, c) }})
 	if err != nil {
 		return played{err: err}

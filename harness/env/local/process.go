@@ -48,7 +48,7 @@ func (st *stage) startHere(doc string) evidence.Process {
 		var m *picker.Picker
 		if m, err = picker.New(cfg.Picker); err == nil {
 			var s *epp.Server
-			s, err = epp.Serve(epp.Options{Wiring: epp.DefaultWiring(m, st.sys.opts.Contract), Config: cfg, PoolName: "start", GRPCAddr: loopback,
+			s, err = epp.Serve(epp.Options{Wiring: epp.DefaultWiring(m, st.sys.opts.Contract, cfg.SessionHeaders...), Config: cfg, PoolName: "start", GRPCAddr: loopback,
 				HealthAddr: loopback, MetricsAddr: loopback, Logger: slog.New(slog.DiscardHandler)})
 			if err == nil {
 				s.Close()
@@ -101,7 +101,7 @@ func (st *stage) startProcess(ctx context.Context, doc string) evidence.Process 
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	argv := append(slices.Clone(st.sys.opts.PickerCommand), "--config-file", file, "--contract", st.sys.opts.Contract.Name,
+	argv := append(slices.Clone(st.sys.opts.PickerCommand), "--config-file", file, "--contract", st.sys.opts.Contract.Name, "--allow-experimental-plugins",
 		"--grpc-addr", loopback, "--health-addr", loopback, "--metrics-addr", loopback)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	ready := make(chan struct{})

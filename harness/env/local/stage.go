@@ -107,7 +107,7 @@ func (st *stage) Send(r sut.Request) {
 	st.order = append(st.order, c)
 	st.mu.Unlock()
 	q := openai.Request{Scenario: st.scenario, ID: r.ID, Path: env.Path(r), Body: env.Body(r), Stream: r.Stream,
-		Headers: env.Headers(st.scenario, r, st.address), Intended: st.clock.Now()}
+		Headers: env.Headers(st.scenario, r, st.address), Intended: st.clock.Now(), BodyDelay: r.BodyDelay}
 	st.requests.Go(func() {
 		rec := st.sender.Do(ctx, q, nil)
 		cancel(nil)

@@ -49,7 +49,7 @@ func start(scenario string, s *System, out evidence.Sink) (st *stage, err error)
 	if err != nil {
 		return st, fmt.Errorf("reference: %w", err)
 	}
-	w := epp.DefaultWiring(m, s.opts.Contract)
+	w := epp.DefaultWiring(m, s.opts.Contract, s.loaded.SessionHeaders...)
 	if s.opts.Tamper.Wiring != nil {
 		s.opts.Tamper.Wiring(&w)
 	}

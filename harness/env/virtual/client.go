@@ -37,7 +37,7 @@ func (st *stage) send(r sut.Request, body []byte) *client {
 	st.order = append(st.order, c)
 	st.open++
 	c.call = &call{st: st, client: c}
-	st.after(hop, c.call.start)
+	st.after(hop+r.BodyDelay, c.call.start)
 	return c
 }
 

@@ -26,6 +26,7 @@ type router struct {
 	tickAt   time.Duration
 	tickSet  bool
 	outs     []picker.Out
+	swept    time.Duration
 	stopping bool
 }
 
@@ -92,6 +93,10 @@ func (r *router) step(ev picker.Event) {
 	if r.wiring.Evictions != nil {
 		r.metrics.Evictions(r.wiring.Evictions())
 	}
+	if r.wiring.HasFlow != nil && r.st.now-r.swept >= time.Second {
+		r.swept = r.st.now
+		r.metrics.Sweep(r.st.now, r.wiring.HasFlow)
+	}
 	at, ok := r.wiring.Machine.Deadline()
 	if !ok || r.tickSet && r.tickAt <= at {
 		return
@@ -129,7 +134,7 @@ func (r *router) decide(o *picker.Out) {
 		}
 		delete(r.calls, o.ID)
 		refusal := r.wiring.Refuse(o.Outcome)
-		r.metrics.Refused(q.FairnessID, q.Priority, q.Model, refusal.Status)
+		r.metrics.Refused(epp.LabelsOf(q), refusal.Status)
 		if r.sys.opts.Tamper.Plane.ForwardRefused {
 			r.st.after(hop, func() { c.forward(r.st.servers[0]) })
 		}
@@ -142,7 +147,7 @@ func (r *router) decide(o *picker.Out) {
 		r.st.after(hop, c.stop)
 	}
 	if o.Kind != picker.Evict {
-		r.metrics.Decided(q.FairnessID, q.Priority, o.Band, q.Model, q.Bytes, outcome, o.Waited)
+		r.metrics.Decided(epp.LabelsOf(q), o.Band, q.Bytes, outcome, o.Waited)
 	}
 	r.st.out.Decision(evidence.Decision{At: int64(r.st.now), ID: c.client.rec.ID, Kind: kindName(o.Kind), Outcome: outcome.String(),
 		Flow: q.FairnessID, Priority: q.Priority, Endpoint: endpoint, Waited: int64(o.Waited), Saturation: r.wiring.Machine.Pressure().Effective})
@@ -182,12 +187,13 @@ func (c *call) start() {
 	if c.gone {
 		return
 	}
-	b, refusal := extproc.ParseBody(env.Path(c.client.req), c.client.body)
+	path := extproc.Headers{":path": env.Path(c.client.req)}.Path()
+	b, refusal := extproc.ParseBody(path, c.client.body)
 	if r.sys.opts.Tamper.Plane.SkipValidation {
 		refusal, b.Known = nil, true
 	}
 	if refusal == nil && !b.Known && !r.sys.loaded.Passthrough {
-		refusal = extproc.UnknownPath(env.Path(c.client.req))
+		refusal = extproc.UnknownPath(path)
 	}
 	h := extproc.Headers{}
 	for k, v := range c.client.headers {
@@ -195,7 +201,7 @@ func (c *call) start() {
 	}
 	id := r.wiring.Classify(h)
 	if refusal != nil {
-		r.metrics.Refused(id.FairnessID, r.sys.cfg.Objectives[id.Objective], b.Model, refusal.Status)
+		r.metrics.Refused(epp.Labels{Model: b.Model, Target: b.Model, FairnessID: id.FairnessID, Priority: r.sys.cfg.Objectives[id.Objective]}, refusal.Status)
 		c.st.after(hop, func() { c.client.refused(c.st, *refusal) })
 		return
 	}
@@ -203,12 +209,13 @@ func (c *call) start() {
 	c.id = r.nextID
 	c.submitted = true
 	c.request = picker.Request{FairnessID: id.FairnessID, Priority: r.sys.cfg.Objectives[id.Objective], Bytes: int64(len(c.client.body)),
-		Tokens: b.PromptTokens, Received: c.st.now, TTFT: id.TTFT, HasTTFT: id.HasTTFT, Model: b.Model}
+		Received: c.st.now, TTFT: id.TTFT, HasTTFT: id.HasTTFT}
+	b.Into(&c.request, b.Model, epp.Prefix(r.sys.loaded.Picker.Scheduling))
 	if list, ok := c.client.headers[wire.HeaderSubset]; ok {
 		c.request.HasSubset, c.request.Subset = true, strings.Split(list, ",")
 	}
 	r.calls[c.id] = c
-	r.metrics.Enqueued(c.request.FairnessID, c.request.Priority, c.request.Model, c.request.Bytes)
+	r.metrics.Enqueued(epp.LabelsOf(&c.request), c.request.Bytes)
 	r.step(picker.Event{Kind: picker.Arrive, ID: c.id, Request: c.request})
 }
 
@@ -231,7 +238,7 @@ func (c *call) finish() {
 	c.finished = true
 	r := c.st.router
 	delete(r.calls, c.id)
-	r.metrics.Finished(c.request.FairnessID, c.request.Priority, c.request.Model)
+	r.metrics.Finished(epp.LabelsOf(&c.request))
 	r.step(picker.Event{Kind: picker.Finish, ID: c.id})
 }
 

@@ -72,7 +72,7 @@ func (s *System) Play(ctx context.Context, script sut.Script, out evidence.Sink)
 	if err != nil {
 		return fmt.Errorf("reference: %w", err)
 	}
-	w := epp.DefaultWiring(m, s.opts.Contract)
+	w := epp.DefaultWiring(m, s.opts.Contract, s.loaded.SessionHeaders...)
 	if s.opts.Tamper.Wiring != nil {
 		s.opts.Tamper.Wiring(&w)
 	}
