@@ -37,6 +37,11 @@ type pickerCmd struct {
 	HealthChecking          bool   `help:"Serve the health service on the ext_proc port too."`
 	EnableGRPCStreamMetrics bool   `name:"enable-grpc-stream-metrics" help:"Publish series of ext_proc streams."`
 
+	Kube           bool   `help:"Watch the InferencePool named by --pool-name and what belongs to it, in place of the two files."`
+	Kubeconfig     string `type:"path" help:"Default: $KUBECONFIG, else the pod's service account."`
+	PoolNamespace  string `help:"Namespace of the pool; default: $NAMESPACE, else default."`
+	LeaderElection bool   `help:"Only the holder of a Lease is ready."`
+
 	AllowExperimentalPlugins bool `help:"Accept plugins of alpha stability."`
 	PrintConfig              bool `help:"Print the effective configuration and end."`
 }
@@ -47,6 +52,7 @@ func (pickerCmd) Help() string {
   weir picker --config-file epp.yaml --endpoints-file endpoints.yaml --objectives-file objectives.yaml
   weir picker --config-file epp.yaml --print-config
   weir picker --secure-serving --cert-path /etc/weir/tls --health-checking
+  weir picker --kube --pool-name llama --pool-namespace serving --leader-election
 
 endpoints.yaml:   endpoints: [{name: a, address: 127.0.0.1, port: "8001"}]
 objectives.yaml:  objectives: {interactive: 100, batch: -10}`
@@ -84,13 +90,20 @@ func (c *pickerCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	s, err := epp.Serve(epp.Options{Wiring: epp.DefaultWiring(m, contract, cfg.SessionHeaders...), Config: cfg, PoolName: c.PoolName,
+	var pool poolWatch
+	ready, err := pool.prepare(c)
+	if err != nil {
+		return err
+	}
+	s, err := epp.Serve(epp.Options{Readiness: ready, Wiring: epp.DefaultWiring(m, contract, cfg.SessionHeaders...), Config: cfg, PoolName: c.PoolName,
 		GRPCAddr: c.GRPCAddr, HealthAddr: c.HealthAddr, MetricsAddr: c.MetricsAddr, EndpointsFile: c.EndpointsFile, ObjectivesFile: c.ObjectivesFile,
 		Secure: c.SecureServing, CertPath: c.CertPath, MaxRecvBytes: c.GRPCMaxRecvMsgSize, MaxSendBytes: c.GRPCMaxSendMsgSize,
 		HealthOnGRPC: c.HealthChecking, StreamMetrics: c.EnableGRPCStreamMetrics})
 	if err != nil {
 		return err
 	}
+	// SIGTERM gives the Lease back at once; the endpoints stay as they are for the drain.
+	defer pool.follow(con.ctx, s)()
 	fmt.Fprintf(con.out, "%s: ext_proc %s, health %s, metrics http://%s/metrics\n", local.Ready, s.GRPCAddr(), s.HealthAddr(), s.MetricsAddr())
 	<-con.ctx.Done()
 	fmt.Fprintln(con.err, "draining")

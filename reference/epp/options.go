@@ -110,6 +110,7 @@ type Options struct {
 	HeaderLimit    int           // bytes of a request's headers; 0: extproc.DefaultHeaderLimit
 	MaxStreams     uint32        // concurrent streams of one connection; 0: 65536
 
+	Readiness  Readiness   // zero: ready as soon as it listens
 	Clock      clock.Clock // nil: the machine's
 	OnDecision func(Decision)
 	Logger     *slog.Logger // nil: slog.Default

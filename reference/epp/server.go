@@ -47,7 +47,7 @@ func Serve(o Options) (*Server, error) {
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
-	s := &Server{metrics: NewMetrics(o.PoolName, o.Config), health: &healthServer{}}
+	s := &Server{metrics: NewMetrics(o.PoolName, o.Config), health: &healthServer{ready: o.Readiness}}
 	var err error
 	if s.rewriter, err = extproc.NewRewriter(o.Rewrites, o.RewriteSeed); err != nil {
 		return nil, err
