@@ -33,8 +33,8 @@ selfcheck: build ## every mutant must be killed, under every contract
 swarm: ## random histories of the cores, CHECKS of each (seeds are printed on failure)
 	go test -count=1 $(CORES) -rapid.checks=$(CHECKS)
 
-bench: ## speed, side by side in one run; results/bench keeps the figures
-	go test -run '^$$' -bench . -benchmem ./reference/picker ./reference/epp ./sim-vllm/engine ./harness/env/virtual
+bench: ## speed, side by side in one run; writes results/bench/reference.md
+	hack/bench.sh
 
 verify: tools ## format, tidy modules, vet, lint, repository rules
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }

@@ -45,7 +45,28 @@ func order(s Spec, r *evidence.Run) finding {
 			at++
 		}
 	}
+	if id := belated(s, r, got); id != "" {
+		return notEngaged(id+" was not sent before those arrived that it competes with", id)
+	}
 	return pass(fmt.Sprintf("%d in order", len(got)), engaged, got...)
+}
+
+// belated finds a request that was sent only after one of its own group had arrived: at that one's turn there was no choice, and the
+// order after it is the harness's own.
+func belated(s Spec, r *evidence.Run, got []string) string {
+	for _, g := range s.Groups {
+		first := slices.IndexFunc(got, func(id string) bool { return slices.Contains(g, id) })
+		if first < 0 {
+			continue // an empty group
+		}
+		b, _ := arrival(r, got[first])
+		for _, id := range g {
+			if c, ok := r.ClientByID(id); !ok || c.Sent == evidence.Never || c.Sent >= b.Arrival {
+				return id
+			}
+		}
+	}
+	return ""
 }
 
 // tied finds two neighbours of different groups that arrived at one instant: records give no order of their own.

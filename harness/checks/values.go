@@ -30,7 +30,7 @@ func series(s Spec, r *evidence.Run) finding {
 		}
 	}
 	if s.Zero != "" {
-		if z, ok := r.StepByMark(s.Zero); !ok || !z.OK {
+		if z, ok := r.StepByMark(s.Zero); !ok || !z.OK || !laterPage(r, s.Zero, m.End) {
 			return notEngaged("the router's metrics page could not be read after draining")
 		}
 		for _, name := range s.Names {

@@ -41,7 +41,8 @@ func stays(s Spec, r *evidence.Run) finding {
 		return notEngaged("no time for which a request must stay")
 	}
 	for _, id := range s.IDs {
-		if c, ok := r.ClientByID(id); !ok || c.Sent == evidence.Never {
+		c, ok := r.ClientByID(id)
+		if !ok || c.Sent == evidence.Never {
 			return notEngaged(id+" was not sent", id)
 		}
 		var at []evidence.Backend
@@ -57,6 +58,8 @@ func stays(s Spec, r *evidence.Run) finding {
 			return fail(fmt.Sprintf("%d arrivals", len(at)), fmt.Sprintf("%s was at %s and then at %s", id, at[0].Endpoint, at[1].Endpoint), id)
 		case at[0].Ending != evidence.Finished:
 			return fail(id+" "+at[0].Ending, id+" must finish where it was dispatched", id)
+		case c.Outcome != evidence.Completed:
+			return fail(answer(c), fmt.Sprintf("%s finished where it was dispatched, its client saw %s", id, answer(c)), id)
 		case at[0].End-at[0].Arrival < int64(s.Min):
 			return notEngaged(id+" ran only "+ms(at[0].End-at[0].Arrival), id)
 		}

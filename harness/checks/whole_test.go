@@ -25,6 +25,11 @@ var (
 	unseen   = checks.Spec{Needed: 2, Reason: "evicted"}
 )
 
+// unnamed is the check under a contract that documents reasons, but none for the refusals of one scenario.
+func unnamed(scenario string) checks.Spec {
+	return checks.Spec{Needed: 3, Statuses: []int{429, 503}, Reasons: []string{"full", "late"}, Unnamed: []string{scenario}}
+}
+
 var wholeTrials = []trial{
 	{"conservation", "passing", "every request has one ending on both sides", conserve, traffic(), pass},
 	{"conservation", "failing", "two client records of one request", conserve, traffic().served("ok1", 0, 1, 10), fail},
@@ -50,6 +55,11 @@ var wholeTrials = []trial{
 	{"no-internal-errors", "failing", "a refusal without a reason, where reasons are documented", checks.Spec{Needed: 3, Statuses: []int{429, 503}, Reasons: []string{"full", "late"}}, traffic().refused("z1", 0, 5, 429, ""), fail},
 	{"no-internal-errors", "failing", "a 400 to a request that was well formed", internal, traffic().refused("z1", 0, 5, 400, ""), fail},
 	{"no-internal-errors", "passing", "a 400 where malformed requests are sent", checks.Spec{Needed: 3, Statuses: []int{429, 503}, Malformed: []string{"hand-built"}}, traffic().refused("z1", 0, 5, 400, ""), pass},
+	{"no-internal-errors", "failing", "a 400 where another scenario sends malformed requests", checks.Spec{Needed: 3, Statuses: []int{429, 503}, Malformed: []string{"other"}}, traffic().refused("z1", 0, 5, 400, ""), fail},
+	{"no-internal-errors", "failing", "a 500 to a malformed request", checks.Spec{Needed: 3, Statuses: []int{429, 503}, Malformed: []string{"hand-built"}}, traffic().refused("z1", 0, 5, 500, ""), fail},
+	{"no-internal-errors", "passing", "a refusal without a reason, where none is documented for its cause", unnamed("hand-built"), traffic().refused("z1", 0, 5, 429, ""), pass},
+	{"no-internal-errors", "failing", "a refusal without a reason, and the exception is another scenario's", unnamed("other"), traffic().refused("z1", 0, 5, 429, ""), fail},
+	{"no-internal-errors", "failing", "a 500 where refusals need no reason", unnamed("hand-built"), traffic().refused("z1", 0, 5, 500, ""), fail},
 	{"no-internal-errors", "passing", "cut by a shutdown without a drain window", checks.Spec{Needed: 3, Statuses: []int{429, 503}, Mode: "no-drain"}, cutShort(), pass},
 	{"no-internal-errors", "failing", "cut by a shutdown that should have drained", internal, cutShort(), fail},
 	{"no-internal-errors", "failing", "cut although its model server had finished before the shutdown", checks.Spec{Needed: 3, Statuses: []int{429, 503}, Mode: "no-drain"},

@@ -11,24 +11,37 @@ type Run struct {
 	Samples   []Sample
 	Steps     []Step // by index
 	Processes []Process
+
+	// Where a record of each id stands, made on the first look-up; a check asks for thousands. Whoever changes the lists after that
+	// changes a copy of the run.
+	clientAt  map[string]int
+	backendAt map[string]int
 }
 
 // ClientByID finds the record of a request.
 func (r *Run) ClientByID(id string) (Client, bool) {
-	for _, c := range r.Clients {
-		if c.ID == id {
-			return c, true
+	if r.clientAt == nil {
+		r.clientAt = make(map[string]int, len(r.Clients))
+		for i := len(r.Clients) - 1; i >= 0; i-- {
+			r.clientAt[r.Clients[i].ID] = i
 		}
+	}
+	if i, ok := r.clientAt[id]; ok && i < len(r.Clients) && r.Clients[i].ID == id {
+		return r.Clients[i], true
 	}
 	return Client{}, false
 }
 
 // BackendByID finds the first arrival of a request at any model server.
 func (r *Run) BackendByID(id string) (Backend, bool) {
-	for _, b := range r.Backends {
-		if b.ID == id {
-			return b, true
+	if r.backendAt == nil {
+		r.backendAt = make(map[string]int, len(r.Backends))
+		for i := len(r.Backends) - 1; i >= 0; i-- {
+			r.backendAt[r.Backends[i].ID] = i
 		}
+	}
+	if i, ok := r.backendAt[id]; ok && i < len(r.Backends) && r.Backends[i].ID == id {
+		return r.Backends[i], true
 	}
 	return Backend{}, false
 }

@@ -3,6 +3,7 @@ package run_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -106,6 +107,13 @@ type corruption struct {
 	spared func(checks.Spec) string
 }
 
+// onePage is why two checks need no record of a request. They are about what the router publishes of itself, and are engaged by the
+// values above 0 that it published; that those are true is what the series check of the same scenario says.
+const onePage = "it compares the router's page with itself"
+
+// sampled lists the checks that read the router's page.
+var sampled = []string{"series", "waits", "twins", "outcome-counts", "label-values", "gone"}
+
 func strict(checks.Spec) string { return "" }
 
 var corruptions = []corruption{
@@ -114,6 +122,8 @@ var corruptions = []corruption{
 			switch {
 			case s.Check == "startup":
 				return "it is about processes that never serve"
+			case s.Check == "twins", s.Check == "gone":
+				return onePage
 			case s.Check == "series":
 				return "it reads the router's page, and clients for who waits"
 			case s.Check == "refused" && s.Count == 0, s.Check == "reasons":
@@ -126,6 +136,8 @@ var corruptions = []corruption{
 			switch {
 			case s.Check == "startup":
 				return "it is about processes that never serve"
+			case s.Check == "twins", s.Check == "gone":
+				return onePage
 			case s.Check == "series" && len(s.Waiting) == 0:
 				return "its engagement is the scripted values, not anybody waiting"
 			}
@@ -135,7 +147,7 @@ var corruptions = []corruption{
 		func(s checks.Spec) string {
 			if s.Mark == "" && s.After == "" && len(s.Engaged) == 0 &&
 				slices.Contains([]string{"arrives", "completed", "refused", "reasons", "aborted", "evicted", "served-by", "body", "startup", "upstream-error",
-					"either", "stays"}, s.Check) {
+					"either", "stays", "peak", "spread", "prompt-stream", "unseen"}, s.Check) {
 				return "all its instants are the requests' own"
 			}
 			return ""
@@ -157,7 +169,66 @@ var corruptions = []corruption{
 		}
 		return ""
 	}},
-	{"no metric was sampled", func(s checks.Spec, r *evidence.Run) bool { r.Samples = nil; return s.Check == "series" }, strict},
+	{"no metric was sampled", func(s checks.Spec, r *evidence.Run) bool { r.Samples = nil; return slices.Contains(sampled, s.Check) }, strict},
+	{"the decisive page shows nothing", func(s checks.Spec, r *evidence.Run) bool {
+		r.Samples = slices.DeleteFunc(r.Samples, func(sm evidence.Sample) bool { return sm.Mark == s.Mark })
+		return slices.Contains(sampled, s.Check)
+	}, strict},
+	{"the page shows no numbers", func(s checks.Spec, r *evidence.Run) bool {
+		for i := range r.Samples {
+			r.Samples[i].Value = math.NaN()
+		}
+		return slices.Contains(sampled, s.Check)
+	}, func(s checks.Spec) string {
+		if s.Check == "gone" {
+			return "it is about which series there are"
+		}
+		return ""
+	}},
+	{"all samples are a model server's", func(s checks.Spec, r *evidence.Run) bool {
+		for i := range r.Samples {
+			r.Samples[i].Source = "a"
+		}
+		return slices.Contains(sampled, s.Check)
+	}, strict},
+	{"one sample of a counter is one more", func(s checks.Spec, r *evidence.Run) bool {
+		i := slices.IndexFunc(r.Samples, func(sm evidence.Sample) bool {
+			return sm.Mark == s.Mark && (slices.Contains(s.Names, sm.Name) || slices.Contains(s.Names, strings.TrimSuffix(sm.Name, "_count")))
+		})
+		if i < 0 || s.Check != "waits" && s.Check != "outcome-counts" {
+			return false
+		}
+		r.Samples[i].Value++
+		return true
+	}, strict},
+	{"tokens reach their client all at once", func(s checks.Spec, r *evidence.Run) bool {
+		return s.Check == "prompt-stream" && edit(r.Clients, s.IDs, func(c *evidence.Client) bool {
+			c.TokenTimes = slices.Repeat([]int64{c.LastToken}, len(c.TokenTimes))
+			return true
+		})
+	}, strict},
+	{"tokens behind the first reach their client all at once", func(s checks.Spec, r *evidence.Run) bool {
+		return s.Check == "prompt-stream" && edit(r.Clients, s.IDs, func(c *evidence.Client) bool {
+			c.TokenTimes = append(c.TokenTimes[:1:1], slices.Repeat([]int64{c.LastToken}, len(c.TokenTimes)-1)...)
+			return true
+		})
+	}, strict},
+	{"one more is in flight at the peak", func(s checks.Spec, r *evidence.Run) bool {
+		if s.Check != "peak" {
+			return false
+		}
+		// Everything stays a little longer, so that successors meet.
+		for i := range r.Backends {
+			r.Backends[i].End += 20e9
+		}
+		return true
+	}, strict},
+	{"all were served by one endpoint", func(s checks.Spec, r *evidence.Run) bool {
+		for i := range r.Backends {
+			r.Backends[i].Endpoint = "a"
+		}
+		return s.Check == "spread"
+	}, strict},
 	{"no start was recorded", func(s checks.Spec, r *evidence.Run) bool { r.Processes = nil; return s.Check == "startup" }, strict},
 	{"nothing arrived at any instant", func(_ checks.Spec, r *evidence.Run) bool {
 		for i := range r.Backends {
@@ -168,6 +239,8 @@ var corruptions = []corruption{
 		switch {
 		case s.Check == "startup":
 			return "it is about processes that never serve"
+		case s.Check == "twins", s.Check == "gone":
+			return onePage
 		case s.Check == "refused" && s.Count == 0, s.Check == "reasons", s.Check == "series" && len(s.Waiting) == 0:
 			return "it looks at no arrival"
 		}
@@ -318,6 +391,27 @@ func TestEveryNamedRequestIsNeeded(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A check of how many ran at once knows nothing if a single request that was answered is missing at the model servers.
+func TestPeakNeedsEveryRecord(t *testing.T) {
+	tried := 0
+	for _, p := range passingChecks(t, goodBundle(t, profile.Default)) {
+		if p.spec.Check != "peak" {
+			continue
+		}
+		for i := range p.seen.Backends {
+			tried++
+			r := clone(p.seen)
+			r.Backends = slices.Delete(r.Backends, i, i+1)
+			if v := checks.Judge(p.spec, r); v.Kind == verdict.Pass {
+				t.Errorf("%v passes without the model server's record of %s", p, p.seen.Backends[i].ID)
+			}
+		}
+	}
+	if tried < 100 {
+		t.Errorf("only %d records were taken away", tried)
 	}
 }
 

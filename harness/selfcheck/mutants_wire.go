@@ -211,6 +211,8 @@ var endingMutants = []Mutant{
 		Tamper: plane(env.DataPlane{Twice: true})},
 	{Name: "refused-and-sent", Fault: "a refused request is forwarded all the same", Class: "WIRE", Meant: []string{"FC-REF-11"},
 		Tamper: plane(env.DataPlane{ForwardRefused: true})},
+	{Name: "same-id-leaks", Fault: "the end of a request is lost while another has its request id", Class: "ACCT", Except: inline, Meant: []string{"FC-PROTO-15"},
+		Tamper: plane(env.DataPlane{LeakSameID: true})},
 	{Name: "upstream-masked", Fault: "every error of a model server becomes 502", Class: "WIRE", Meant: []string{"FC-REF-17"},
 		Tamper: plane(env.DataPlane{Upstream: func(int) int { return 502 }})},
 	{Name: "malformed-queued", Fault: "malformed bodies are queued and forwarded", Class: "BODY", Meant: []string{"FC-PROTO-11"},
@@ -339,6 +341,27 @@ var surfaceMutants = []Mutant{
 		Tamper: plane(env.DataPlane{Forward: reencode})},
 	{Name: "body-truncated", Fault: "long bodies lose their end", Class: "BODY", Meant: []string{"FC-PROTO-05"},
 		Tamper: plane(env.DataPlane{Forward: func(b []byte) []byte { return b[:min(len(b), wire.BodyByteLimit)] }})},
+	{Name: "kv-range-clamped", Fault: "a KV threshold out of range is moved into it", Class: "CFG", Meant: []string{"FC-CFG-06"},
+		Tamper: env.Tamper{Document: func(doc string) string {
+			return strings.NewReplacer("kvCacheUtilThreshold: 1.1", "kvCacheUtilThreshold: 1.0", "kvCacheUtilThreshold: -0.1", "kvCacheUtilThreshold: 0.1").Replace(doc)
+		}}},
+	{Name: "headroom-clamped", Fault: "a negative headroom counts as none", Class: "CFG", Meant: []string{"FC-CFG-09"},
+		Tamper: env.Tamper{Document: func(doc string) string { return strings.ReplaceAll(doc, "headroom: -0.1", "headroom: 0") }}},
+	{Name: "constants-as-fields", Fault: "cleanup and collection intervals are accepted and ignored", Class: "CFG", Meant: []string{"FC-CFG-13"},
+		Tamper: env.Tamper{Document: func(doc string) string {
+			return strings.NewReplacer("  expiryCleanupInterval: 1s\n", "", "  flowGCTimeout: 5m\n", "", "  priorityBandGCTimeout: 10m\n", "").Replace(doc)
+		}}},
+	{Name: "twin-lags", Fault: "a series under its older name is one behind", Class: "MET", Meant: []string{"FC-MET-07"},
+		Tamper: env.Tamper{Wiring: families(func(fs []*dto.MetricFamily) {
+			for _, f := range fs {
+				if f.GetName() == wire.PrefixLegacyFC+wire.MetricQueueBytes {
+					for _, m := range f.GetMetric() {
+						v := m.Gauge.GetValue() - 1
+						m.Gauge.Value = &v
+					}
+				}
+			}
+		})}},
 	{Name: "wrong-label", Fault: "the queue gauge calls the tenant something else", Class: "MET", Meant: []string{"FC-MET-02"},
 		Tamper: env.Tamper{Wiring: families(func(fs []*dto.MetricFamily) {
 			for _, f := range fs {

@@ -133,20 +133,34 @@ func TestRefusalsInVLLMsWords(t *testing.T) {
 
 func TestHashes(t *testing.T) {
 	f := start(t, nil)
-	f.post("plain", "/v1/completions", `{"a<":1.50,"prompt":"x"}`)
-	f.post("spaced", "/v1/completions", ` { "prompt" : "x", "a<" : 1.50 } `)
-	f.post("other", "/v1/completions", `{"a<":1.5,"prompt":"x"}`)
-	f.post("none", "/v1/completions", `{"prompt":"x"} trailing`)
-	plain, spaced := f.record("plain"), f.record("spaced")
-	if plain.JSONSHA256 != spaced.JSONSHA256 || plain.BodySHA256 == spaced.BodySHA256 {
-		t.Errorf("spacing and order must change the body hash only: %+v %+v", plain, spaced)
+	hashes := map[string]evidence.Backend{}
+	for id, body := range map[string]string{
+		"plain":  `{"a<":1.50,"prompt":"x"}`,
+		"spaced": ` { "prompt" : "x", "a<" : 1.50 } `,
+		"spelt":  `{"a<":15e-1,"prompt":"\u0078"}`,
+		"text":   `{"a<":"1.50","prompt":"x"}`,
+		"other":  `{"a<":1.51,"prompt":"x"}`,
+		"none":   `{"prompt":"x"} trailing`,
+	} {
+		f.post(id, "/v1/completions", body)
+		hashes[id] = f.record(id)
+		if got := hashes[id]; got.BodySHA256 != hash([]byte(body)) || got.JSONSHA256 != wire.JSONHash([]byte(body)) {
+			t.Errorf("%s: the hashes are not those of what was sent: %+v", id, got)
+		}
 	}
-	// The plain body is its own canonical form.
-	if plain.JSONSHA256 != plain.BodySHA256 || plain.BodySHA256 != hash([]byte(`{"a<":1.50,"prompt":"x"}`)) {
-		t.Errorf("canonical form: %+v", plain)
+	plain := hashes["plain"]
+	for _, id := range []string{"spaced", "spelt"} {
+		if got := hashes[id]; got.JSONSHA256 != plain.JSONSHA256 || got.BodySHA256 == plain.BodySHA256 {
+			t.Errorf("spacing, order and spelling must change the body hash only: %+v %+v", plain, got)
+		}
 	}
-	if f.record("other").JSONSHA256 == plain.JSONSHA256 || f.record("none").JSONSHA256 != "" {
-		t.Error("a number is kept as written, and what is no JSON has no hash")
+	for _, id := range []string{"text", "other"} {
+		if hashes[id].JSONSHA256 == plain.JSONSHA256 {
+			t.Errorf("%s is another value than plain", id)
+		}
+	}
+	if plain.JSONSHA256 == "" || hashes["none"].JSONSHA256 != "" {
+		t.Error("a value has a hash, and what is no JSON has none")
 	}
 }
 

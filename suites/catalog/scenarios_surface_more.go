@@ -173,9 +173,12 @@ var contractScenarios = []scenario.Scenario{
 			b.Quiet("published", 100*time.Millisecond)
 			b.Do(sut.OpSample, "sampled")
 			probe(b, "probe1")
-			for stage, v := range map[string]float64{"prefill": 0.65, "decode": 0.90, "effective": 0.90} {
+			for _, s := range []struct {
+				stage string
+				value float64
+			}{{"prefill", 0.65}, {"decode", 0.90}, {"effective", 0.90}} {
 				b.Check("FC-MET-08", "series", checks.Spec{Mark: "sampled", Mode: "each", Names: b.Profile.Metrics.PoolSaturation, Margin: 0.01, Engaged: []string{"scripted"},
-					Series: []checks.Series{{Labels: map[string]string{"stage": stage}, Value: v}}})
+					Series: []checks.Series{{Labels: map[string]string{"stage": s.stage}, Value: s.value}}})
 			}
 		},
 	},

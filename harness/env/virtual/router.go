@@ -237,6 +237,9 @@ func (c *call) finish() {
 	}
 	c.finished = true
 	r := c.st.router
+	if r.sys.opts.Tamper.Plane.LeakSameID && r.sameIDOpen(c) {
+		return
+	}
 	delete(r.calls, c.id)
 	r.metrics.Finished(epp.LabelsOf(&c.request))
 	r.step(picker.Event{Kind: picker.Finish, ID: c.id})
@@ -281,4 +284,15 @@ func (c *call) stop() {
 		c.client.end(c.st, evidence.KilledMidStream)
 	}
 	c.abort()
+}
+
+// sameIDOpen tells whether another open request has the x-request-id of c.
+func (r *router) sameIDOpen(c *call) bool {
+	id := c.client.headers[wire.HeaderRequestID]
+	for _, o := range r.calls {
+		if id != "" && o != c && !o.finished && o.client.headers[wire.HeaderRequestID] == id {
+			return true
+		}
+	}
+	return false
 }
