@@ -22,6 +22,7 @@ type Stage interface {
 	Abandon(id string) // as Cancel, but the ending is recorded as unfinished
 	Ended(id string) bool
 	Unended() []string // ids sent and without an ending, in the order they were sent
+	Open() int         // how many they are
 
 	// Release lets a held request go on; false if it is not held.
 	Release(id string) bool
@@ -249,11 +250,11 @@ func (p player) drain(ctx context.Context, s Step, rec *evidence.Step) {
 				p.st.Release(id)
 			}
 		}
-		if len(p.st.Unended()) == 0 {
+		if p.st.Open() == 0 {
 			return
 		}
-		if !p.st.Await(ctx, until, func() bool { return fresh() || len(p.st.Unended()) == 0 }) {
-			rec.OK, rec.Detail = false, fmt.Sprintf("%d requests have not ended", len(p.st.Unended()))
+		if !p.st.Await(ctx, until, func() bool { return fresh() || p.st.Open() == 0 }) {
+			rec.OK, rec.Detail = false, fmt.Sprintf("%d requests have not ended", p.st.Open())
 			return
 		}
 	}
@@ -289,7 +290,7 @@ func (p player) finish(ctx context.Context) {
 	for _, id := range p.st.Held() {
 		p.st.Release(id)
 	}
-	p.st.Await(ctx, p.st.Now()+ArrivalLimit, func() bool { return len(p.st.Unended()) == 0 })
+	p.st.Await(ctx, p.st.Now()+ArrivalLimit, func() bool { return p.st.Open() == 0 })
 	p.abandon()
 }
 
@@ -299,7 +300,7 @@ func (p player) abandon() {
 		p.st.Abandon(id)
 	}
 	if len(ids) > 0 {
-		p.st.Await(context.Background(), p.st.Now()+EndLimit, func() bool { return len(p.st.Unended()) == 0 })
+		p.st.Await(context.Background(), p.st.Now()+EndLimit, func() bool { return p.st.Open() == 0 })
 	}
 }
 

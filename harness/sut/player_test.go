@@ -112,6 +112,8 @@ func (s *stage) Shutdown()             { s.note("shutdown") }
 func (s *stage) Scrapes(string) int64  { return s.scrapes }
 func (s *stage) Sample(m string) error { s.note("sample " + m); return s.err }
 
+func (s *stage) Open() int { return len(s.Unended()) }
+
 func (s *stage) Unended() []string {
 	var out []string
 	for _, id := range s.sent {

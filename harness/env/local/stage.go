@@ -49,6 +49,7 @@ type stage struct {
 	changed chan struct{} // closed and replaced at every change
 	clients map[string]*client
 	order   []*client
+	open    int      // clients without an ending
 	member  []string // names of the endpoints in the pool
 }
 
@@ -105,6 +106,7 @@ func (st *stage) Send(r sut.Request) {
 	st.mu.Lock()
 	st.clients[r.ID] = c
 	st.order = append(st.order, c)
+	st.open++
 	st.mu.Unlock()
 	q := openai.Request{Scenario: st.scenario, ID: r.ID, Path: env.Path(r), Body: env.Body(r), Stream: r.Stream,
 		Headers: env.Headers(st.scenario, r, st.address), Intended: st.clock.Now(), BodyDelay: r.BodyDelay}
@@ -116,6 +118,7 @@ func (st *stage) Send(r sut.Request) {
 			rec.Outcome = evidence.Unfinished
 		}
 		c.ended = true
+		st.open--
 		st.mu.Unlock()
 		rec.Tenant, rec.Objective = r.Tenant, r.Objective
 		st.out.Client(rec)
@@ -172,6 +175,13 @@ func (st *stage) Unended() []string {
 		}
 	}
 	return out
+}
+
+// Open implements sut.Stage.
+func (st *stage) Open() int {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.open
 }
 
 func (st *stage) sim(name string) *sim {
@@ -401,7 +411,7 @@ func (st *stage) flush() {
 				return false
 			}
 		}
-		return len(st.Unended()) == 0
+		return st.Open() == 0
 	})
 	for _, b := range st.log() {
 		st.out.Backend(b)

@@ -91,6 +91,9 @@ func (st *stage) Unended() []string {
 	return out
 }
 
+// Open implements sut.Stage.
+func (st *stage) Open() int { return st.open }
+
 // Arrivals implements sut.Stage.
 func (st *stage) Arrivals() []string { return st.arrived }
 
@@ -244,7 +247,7 @@ func (st *stage) Load(ctx context.Context, p plan.Plan) (string, error) {
 	l.step(plan.Event{Kind: plan.Tick})
 	done := func() bool { return c.Done() && st.open == 0 }
 	if !st.Await(ctx, st.now+p.Duration+2*time.Minute, done) {
-		return fmt.Sprintf("%d requests have not ended", len(st.Unended())), ctx.Err()
+		return fmt.Sprintf("%d requests have not ended", st.open), ctx.Err()
 	}
 	if n := c.Exhausted(); n > 0 {
 		return fmt.Sprintf("%d closed loops ran out of planned requests", n), nil
