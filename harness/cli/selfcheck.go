@@ -54,7 +54,7 @@ func (c *selfcheckCmd) Run(con *console) error {
 		return err
 	}
 	fmt.Fprintf(con.out, "matrix: %s\n", c.Out)
-	if !m.OK() {
+	if !m.OK() || (c.Only == "" && len(m.Unproven) > 0) { // a requirement that no mutant fails is not known to be able to fail
 		return &exitError{status: ExitFail}
 	}
 	return nil

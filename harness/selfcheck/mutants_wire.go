@@ -362,6 +362,18 @@ var surfaceMutants = []Mutant{
 				}
 			}
 		})}},
+	{Name: "waits-in-milliseconds", Fault: "the queue-duration histogram observes milliseconds", Class: "MET", Meant: []string{"FC-MET-03"},
+		Tamper: env.Tamper{Wiring: families(func(fs []*dto.MetricFamily) {
+			for _, f := range fs {
+				if !strings.HasSuffix(f.GetName(), wire.MetricQueueDuration) {
+					continue
+				}
+				for _, m := range f.GetMetric() {
+					sum := m.Histogram.GetSampleSum() * 1000
+					m.Histogram.SampleSum = &sum
+				}
+			}
+		})}},
 	{Name: "wrong-label", Fault: "the queue gauge calls the tenant something else", Class: "MET", Meant: []string{"FC-MET-02"},
 		Tamper: env.Tamper{Wiring: families(func(fs []*dto.MetricFamily) {
 			for _, f := range fs {

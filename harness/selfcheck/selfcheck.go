@@ -192,7 +192,7 @@ func (m Matrix) WriteText(w io.Writer) error {
 		fmt.Fprintln(w, "reference:", f)
 	}
 	if len(m.Unproven) > 0 {
-		fmt.Fprintf(w, "no mutant fails yet: %s\n", strings.Join(m.Unproven, " "))
+		fmt.Fprintf(w, "no mutant fails these, so nothing shows that they can fail: %s\n", strings.Join(m.Unproven, " "))
 	}
 	_, err := fmt.Fprintf(w, "%d of %d mutants killed; the unmutated reference passed %d of %d runs\n", m.Killed, m.Judged, m.CleanPassed, m.CleanRuns)
 	return err
