@@ -34,7 +34,7 @@ type certifyCmd struct {
 	Level            string `enum:"core,extended,slow" default:"core" help:"core: core rows and the rest of the first certification run; extended: every row that has a scenario; slow: also those that wait for minutes (in virtual time extended plays them too)."`
 	Focus            string `help:"Regular expression on requirement ids and scenario names: play only these."`
 	Skip             string `help:"Regular expression on requirement ids and scenario names: leave these out."`
-	Parallel         int    `default:"6" help:"Scenarios at a time."`
+	Parallel         int    `default:"8" help:"Scenarios at a time."`
 	NoColor          bool   `help:"No colours and no progress bar."`
 }
 
