@@ -70,7 +70,9 @@ func (c *certifyCmd) Run(con *console) error {
 	opts := sel.options(p, c.Seed)
 	opts.Parallel, opts.Dir, opts.OnScenario = c.Parallel, c.Out, screen.scenario
 	opts.New = c.system(p, contract, env.Tamper{})
+	unjudged := opts.Manifest.Unjudged
 	opts.Manifest = c.manifest(contract)
+	opts.Manifest.Unjudged = unjudged
 	opts.Manifest.Implementation = opts.New().Describe()
 	s, err := run.New(opts)
 	if err != nil {

@@ -60,6 +60,9 @@ func (c *listCmd) Run(con *console) error {
 	return t.Flush()
 }
 
+// listed is how many scenarios of a requirement are named.
+const listed = 3
+
 func (c *listCmd) requirements(t *tabwriter.Writer, p profile.Profile) {
 	by := map[string][]string{}
 	for _, s := range catalog.Compile(p, 1) {
@@ -77,6 +80,9 @@ func (c *listCmd) requirements(t *tabwriter.Writer, p profile.Profile) {
 			first = "*"
 		}
 		scenarios := strings.Join(by[r.ID], " ")
+		if n := len(by[r.ID]); n > listed {
+			scenarios = fmt.Sprintf("%s and %d more", strings.Join(by[r.ID][:listed], " "), n-listed)
+		}
 		if judged, _ := p.Applies(r.ID); !judged {
 			scenarios = "n/a"
 		} else if scenarios == "" {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/llm-weir/weir/harness/checks"
 	"github.com/llm-weir/weir/harness/evidence"
@@ -82,7 +83,30 @@ func (s *selection) options(p profile.Profile, seed uint64) run.Options {
 			o.RunChecks = append(o.RunChecks, c)
 		}
 	}
+	o.Manifest.Unjudged = s.unjudged(p, o)
 	return o
+}
+
+// unjudged lists the rows about pickers that the level asks for and nothing selected looks at: a verdict says nothing about them.
+func (s *selection) unjudged(p profile.Profile, o run.Options) []string {
+	covered := map[string]bool{}
+	for _, c := range o.Scenarios {
+		for _, id := range c.Requirements() {
+			covered[id] = true
+		}
+	}
+	for _, c := range o.RunChecks {
+		covered[c.Requirement] = true
+	}
+	var out []string
+	for _, r := range catalog.Requirements() {
+		asked := r.Level == scenario.Core || r.Level == scenario.Extended && s.level != scenario.Core
+		picker := strings.HasPrefix(r.ID, "FC-") || strings.HasPrefix(r.ID, "INV-")
+		if applies, _ := p.Applies(r.ID); asked && picker && applies && !covered[r.ID] {
+			out = append(out, r.ID)
+		}
+	}
+	return out
 }
 
 // keepProbe adds the activation probe where something gated is selected without it: nothing behind a gate that was not shown to close

@@ -24,12 +24,13 @@ type Manifest struct {
 	Clock            string          `json:"clock"` // virtual or real
 	SkewBoundNs      int64           `json:"skewBoundNs"`
 	Host             Host            `json:"host"`
-	Scenarios        []ScenarioEntry `json:"scenarios"`    // in catalogue order
-	Excluded         []Exclusion     `json:"excluded"`     // requirements that the profile does not judge
-	ExpectedFail     []string        `json:"expectedFail"` // known faults of the profile's build: a fail is reported as known and denies nothing
-	RunChecks        []CheckEntry    `json:"runChecks"`    // checks over all scenarios together
-	Complete         bool            `json:"complete"`     // false: the run was interrupted; what is here is what was seen
-	Files            []FileEntry     `json:"files"`        // sorted by name
+	Scenarios        []ScenarioEntry `json:"scenarios"`          // in catalogue order
+	Excluded         []Exclusion     `json:"excluded"`           // requirements that the profile does not judge
+	ExpectedFail     []string        `json:"expectedFail"`       // known faults of the profile's build: a fail is reported as known and denies nothing
+	Unjudged         []string        `json:"unjudged,omitempty"` // rows of the catalogue that the level asks for and nothing in the run looks at
+	RunChecks        []CheckEntry    `json:"runChecks"`          // checks over all scenarios together
+	Complete         bool            `json:"complete"`           // false: the run was interrupted; what is here is what was seen
+	Files            []FileEntry     `json:"files"`              // sorted by name
 }
 
 // Implementation is who is judged.

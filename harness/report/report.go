@@ -127,7 +127,7 @@ func (in Input) headline() string {
 	case verdict.Inconclusive:
 		return word + ": the evidence does not decide"
 	case verdict.Pass:
-		return word + ": every requirement that applies was seen to hold"
+		return word + ": every requirement that was judged and applies was seen to hold"
 	}
 	return word + ": no requirement applies"
 }

@@ -66,6 +66,9 @@ func TerminalSummary(w io.Writer, in Input, colour bool) error {
 		counts = append(counts, fmt.Sprintf("%d %s", n[k], k))
 	}
 	fmt.Fprintf(&b, "%s: %s\n", line(in.implementation()), strings.Join(counts, ", "))
+	if n := len(in.manifest().Unjudged); n > 0 {
+		fmt.Fprintf(&b, "not judged: %s of the catalogue, named in the report\n", plural(n, "more requirement"))
+	}
 	if in.Command != "" {
 		fmt.Fprintf(&b, "reproduce: %s\n", line(in.Command))
 	}

@@ -3,6 +3,7 @@ package report
 import (
 	"io"
 	"math"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -170,6 +171,9 @@ func conformance(in Input) conformanceReport {
 // exclusions lists what the run says nothing about, whatever its verdicts.
 func exclusions(m evidence.Manifest) []string {
 	out := []string{"requirements outside the listed ones"}
+	if len(m.Unjudged) > 0 {
+		out = append(out, "rows of the catalogue that nothing in this run looks at: "+strings.Join(m.Unjudged, ", "))
+	}
 	if m.Clock == "virtual" {
 		out = append(out, "latency and throughput: time was virtual")
 	}
