@@ -57,6 +57,15 @@ func displaced() *hist {
 
 var displacedSpec = checks.Spec{IDs: []string{"r1", "r2"}, Then: []string{"hi"}, Count: 1, Status: 429, Reason: "evicted", Max: time.Second}
 
+// cut is displaced with a victim whose stream has begun.
+func cut() *hist {
+	return displaced().c("r2", func(c *evidence.Client) {
+		c.Outcome, c.Status, c.Reason, c.FirstToken, c.Events = evidence.KilledMidStream, 200, "", at(20), 5
+	})
+}
+
+var cutSpec = displacing(func(s *checks.Spec) { s.Streamed = []string{"r2"} })
+
 func displacing(f func(*checks.Spec)) checks.Spec { s := displacedSpec; f(&s); return s }
 
 // upstream is a model server's own 404.
@@ -184,6 +193,21 @@ var endingTrials = []trial{
 	{"evicted", "degenerate", "no demand was sent", displacedSpec, displaced().c("hi", sentNever), inconclusive},
 	{"evicted", "degenerate", "no victims are expected", displacing(func(s *checks.Spec) { s.Count = 0 }), displaced(), inconclusive},
 	{"evicted", "degenerate", "no demand is named", displacing(func(s *checks.Spec) { s.Then = nil }), displaced(), inconclusive},
+	{"evicted", "passing", "one more than needed, which is allowed", displacing(func(s *checks.Spec) { s.Slack = 1 }), displaced().c("r1", func(c *evidence.Client) {
+		c.Outcome, c.Status, c.Reason, c.End = evidence.Refused, 429, "evicted", at(300)
+	}).b("r1", func(b *evidence.Backend) { b.Ending, b.End = evidence.Aborted, at(300) }), pass},
+	{"evicted", "failing", "nobody is stopped, although one more is allowed", displacing(func(s *checks.Spec) { s.Slack = 1 }),
+		displaced().unsent("r2").unseen("r2").served("r2", 0, 2, 6000), fail},
+	{"evicted", "passing", "a stream breaks off", cutSpec, cut(), pass},
+	{"evicted", "failing", "a cut stream looks complete", cutSpec, cut().c("r2", func(c *evidence.Client) { c.Outcome = evidence.Completed }), fail},
+	{"evicted", "failing", "a stream ends with a status of its own", cutSpec, cut().c("r2", func(c *evidence.Client) { c.Outcome = evidence.Refused }), fail},
+	{"evicted", "degenerate", "the stream had not begun", cutSpec, cut().c("r2", func(c *evidence.Client) { c.FirstToken = evidence.Never }), inconclusive},
+	{"evicted", "degenerate", "the stream began after the demand", cutSpec, cut().c("r2", func(c *evidence.Client) { c.FirstToken = at(101) }), inconclusive},
+	{"evicted", "passing", "the model server stops in time", displacing(func(s *checks.Spec) { s.Within = time.Second }), displaced(), pass},
+	{"evicted", "failing", "the model server stops late", displacing(func(s *checks.Spec) { s.Within = time.Second }),
+		displaced().b("r2", func(b *evidence.Backend) { b.End = at(1301) }), fail},
+	{"evicted", "degenerate", "the model server stops at no instant", displacing(func(s *checks.Spec) { s.Within = time.Second }),
+		displaced().b("r2", func(b *evidence.Backend) { b.End = evidence.Never }), fail},
 	{"evicted", "degenerate", "the profile states no status", displacing(func(s *checks.Spec) { s.Status, s.Reason = 0, "" }), displaced().unsent("r2"), unstated},
 
 	{"upstream-error", "passing", "the model server's 404 is passed on", upstreamSpec, upstream(), pass},

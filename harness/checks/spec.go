@@ -30,6 +30,7 @@ type Spec struct {
 	Mark     string            `json:"mark,omitempty"`     // step whose end (or span) is the decisive instant
 	After    string            `json:"after,omitempty"`    // step at whose start the clock of Within starts
 	Count    int               `json:"count,omitempty"`    // requests in flight
+	Slack    int               `json:"slack,omitempty"`    // further victims that the profile allows
 	Counts   map[string]int    `json:"counts,omitempty"`   // requests in flight per endpoint
 	Status   int               `json:"status,omitempty"`   // expected status
 	Reason   string            `json:"reason,omitempty"`   // expected dropped reason; "" is not judged
@@ -57,6 +58,7 @@ type Spec struct {
 	Margin    float64            `json:"margin,omitempty"`
 	Malformed []string           `json:"malformed,omitempty"` // scenarios that send malformed requests
 	Unnamed   []string           `json:"unnamed,omitempty"`   // scenarios whose refusals after dispatch name no reason under this contract
+	Cut       []string           `json:"cut,omitempty"`       // scenarios that let running streams be evicted, which another check counts
 	Statuses  []int              `json:"statuses,omitempty"`  // declared refusal statuses
 }
 

@@ -143,7 +143,8 @@ func disagreement(j joined) string {
 }
 
 // noInternalErrors (INV-06): no 500, no reset, no hang; a refusal has a declared status (Statuses) and, where the profile names reasons
-// (Reasons), a reason. Only requests of the scenarios in Malformed may be answered 400. Engaged if at least Needed requests waited or
+// (Reasons), a reason. Only requests of the scenarios in Malformed may be answered 400, and only streams of those in Cut may break off by
+// eviction. Engaged if at least Needed requests waited or
 // were refused, so that load above capacity was applied.
 func noInternalErrors(s Spec, runs []evidence.Run) finding {
 	all, _, _ := join(runs)
@@ -170,7 +171,7 @@ func internalError(s Spec, j joined) string {
 		return "it hung"
 	case c.Outcome == evidence.TransportError && !cutByShutdown(s, j):
 		return "transport error: " + c.Error
-	case c.Outcome == evidence.KilledMidStream && c.Reason == "" && !failedUpstream(j) && !cutByShutdown(s, j):
+	case c.Outcome == evidence.KilledMidStream && c.Reason == "" && !failedUpstream(j) && !cutByShutdown(s, j) && !cutByEviction(s, j):
 		return "the response broke off, and no model server failed it"
 	case c.Outcome != evidence.Refused || failedUpstream(j):
 		return ""
@@ -193,6 +194,11 @@ func cutByShutdown(s Spec, j joined) bool {
 	}
 	b := j.backends[0]
 	return b.Arrival != evidence.Never && b.Arrival < st.Start && (b.End == evidence.Never || b.End >= st.Start)
+}
+
+// cutByEviction tells whether a stream ran in a scenario that lets streams be evicted, and was aborted at its model server.
+func cutByEviction(s Spec, j joined) bool {
+	return slices.Contains(s.Cut, j.run.Scenario) && len(j.backends) > 0 && j.backends[0].Ending == evidence.Aborted
 }
 
 // failedUpstream tells whether the answer is the model server's own.

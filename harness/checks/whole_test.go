@@ -30,6 +30,10 @@ func unnamed(scenario string) checks.Spec {
 	return checks.Spec{Needed: 3, Statuses: []int{429, 503}, Reasons: []string{"full", "late"}, Unnamed: []string{scenario}}
 }
 
+func cutting(scenario string) checks.Spec {
+	return checks.Spec{Needed: 3, Statuses: []int{429, 503}, Cut: []string{scenario}}
+}
+
 var wholeTrials = []trial{
 	{"conservation", "passing", "every request has one ending on both sides", conserve, traffic(), pass},
 	{"conservation", "failing", "two client records of one request", conserve, traffic().served("ok1", 0, 1, 10), fail},
@@ -60,6 +64,9 @@ var wholeTrials = []trial{
 	{"no-internal-errors", "passing", "a refusal without a reason, where none is documented for its cause", unnamed("hand-built"), traffic().refused("z1", 0, 5, 429, ""), pass},
 	{"no-internal-errors", "failing", "a refusal without a reason, and the exception is another scenario's", unnamed("other"), traffic().refused("z1", 0, 5, 429, ""), fail},
 	{"no-internal-errors", "failing", "a 500 where refusals need no reason", unnamed("hand-built"), traffic().refused("z1", 0, 5, 500, ""), fail},
+	{"no-internal-errors", "passing", "a stream that was evicted", cutting("hand-built"), traffic().client("z1", 0, 5, evidence.KilledMidStream, 200, "").backend("z1", "a", 1, 4, evidence.Aborted), pass},
+	{"no-internal-errors", "failing", "a stream broke off, and another scenario lets streams be evicted", cutting("other"), traffic().client("z1", 0, 5, evidence.KilledMidStream, 200, "").backend("z1", "a", 1, 4, evidence.Aborted), fail},
+	{"no-internal-errors", "failing", "a stream broke off that its model server finished, where streams are evicted", cutting("hand-built"), traffic().client("z1", 0, 5, evidence.KilledMidStream, 200, "").backend("z1", "a", 1, 4, evidence.Finished), fail},
 	{"no-internal-errors", "passing", "cut by a shutdown without a drain window", checks.Spec{Needed: 3, Statuses: []int{429, 503}, Mode: "no-drain"}, cutShort(), pass},
 	{"no-internal-errors", "failing", "cut by a shutdown that should have drained", internal, cutShort(), fail},
 	{"no-internal-errors", "failing", "cut although its model server had finished before the shutdown", checks.Spec{Needed: 3, Statuses: []int{429, 503}, Mode: "no-drain"},

@@ -38,6 +38,7 @@ type DataPlane struct {
 	IgnoreDisconnect bool                // a client that left is not followed by an abort at the model server
 	Twice            bool                // a request is sent to its model server twice
 	ForwardRefused   bool                // a refused request is forwarded all the same
+	CompleteEvicted  bool                // a stream that is evicted looks complete to its client
 	LeakSameID       bool                // the end of a request is lost while another with its x-request-id is open
 	SkipValidation   bool                // malformed bodies are queued like any other
 }

@@ -217,14 +217,6 @@ var endingMutants = []Mutant{
 		Tamper: plane(env.DataPlane{Upstream: func(int) int { return 502 }})},
 	{Name: "malformed-queued", Fault: "malformed bodies are queued and forwarded", Class: "BODY", Meant: []string{"FC-PROTO-11"},
 		Tamper: plane(env.DataPlane{SkipValidation: true})},
-	{Name: "eviction-off", Fault: "eviction is enabled and never happens", Class: "EVICT", Meant: []string{"FC-EVI-01"},
-		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Eviction = false })}},
-	{Name: "eviction-always", Fault: "eviction runs although it was not enabled", Class: "EVICT", Meant: []string{"FC-EVI-04", "FC-PRI-04"},
-		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Eviction = true })}},
-	{Name: "eviction-of-zero", Fault: "work at priority 0 is evicted", Class: "EVICT", Meant: []string{"FC-EVI-02"},
-		Tamper: env.Tamper{Wiring: evictAny(false)}},
-	{Name: "eviction-of-all", Fault: "one demand evicts everything below it", Class: "EVICT", Meant: []string{"FC-EVI-01"},
-		Tamper: env.Tamper{Wiring: evictAny(true)}},
 }
 
 func plane(p env.DataPlane) env.Tamper { return env.Tamper{Plane: p} }
@@ -264,53 +256,6 @@ func leakOnRefusal(w *epp.Wiring) {
 		}
 		return outs
 	}}
-}
-
-// evictAny evicts what runs below a blocked arrival: all of it, or one request at priority 0 (all false).
-func evictAny(all bool) func(*epp.Wiring) {
-	return func(w *epp.Wiring) {
-		running, waits := map[uint64]int{}, map[uint64]int{}
-		w.Machine = &wrapper{inner: w.Machine,
-			in: func(_ time.Duration, ev *picker.Event) bool {
-				switch ev.Kind {
-				case picker.Arrive:
-					waits[ev.ID] = ev.Request.Priority
-				case picker.Finish, picker.Cancel:
-					delete(running, ev.ID)
-					delete(waits, ev.ID)
-				}
-				return true
-			},
-			out: func(_ time.Duration, outs []picker.Out) []picker.Out {
-				for _, o := range outs {
-					if o.Kind == picker.Dispatch {
-						running[o.ID] = waits[o.ID]
-					}
-					delete(waits, o.ID)
-				}
-				return append(outs, victims(running, waits, all)...)
-			}}
-	}
-}
-
-func victims(running, waits map[uint64]int, all bool) []picker.Out {
-	demand := 0
-	for _, p := range waits {
-		demand = max(demand, p)
-	}
-	var outs []picker.Out
-	for id := uint64(1); id < 1<<12; id++ { // in the order of ids, so that two runs agree
-		p, ok := running[id]
-		if !ok || p >= demand || demand < 100 || (!all && p != 0) {
-			continue
-		}
-		outs = append(outs, picker.Out{Kind: picker.Evict, ID: id, Outcome: wire.Dispatched})
-		delete(running, id)
-		if !all {
-			break
-		}
-	}
-	return outs
 }
 
 var surfaceMutants = []Mutant{

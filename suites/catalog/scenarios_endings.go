@@ -11,8 +11,6 @@ import (
 
 var restartable = []sut.Feature{sut.Hold, sut.Restart}
 
-var evicting = []sut.Feature{sut.Hold, sut.Objectives, sut.Eviction}
-
 var endingScenarios = []scenario.Scenario{
 	{
 		Name: "can-queued", Title: "A client that leaves the queue is never dispatched and holds up nobody", Needs: held,
@@ -207,41 +205,6 @@ var endingScenarios = []scenario.Scenario{
 			b.Check("FC-SHUT-03", "completed", checks.Spec{IDs: running, Min: 400 * time.Millisecond})
 		},
 	},
-	{
-		Name: "evi-demand", Title: "Blocked demand stops running negative-priority work and takes its place", Needs: evicting,
-		Write: func(b *scenario.Builder) {
-			evictionPool(b, true)
-			batch := b.PlugN(2, scenario.At(-10))
-			demand := b.Send("demand", b.Req("hi", scenario.At(100)))
-			b.Step(sut.Step{Op: sut.OpArrivals, Mark: "taken", IDs: demand, Limit: 3 * time.Second})
-			b.Quiet("settled", 300*time.Millisecond)
-			b.Drain()
-			a := b.Profile.Refusals.Evicted
-			b.Check("FC-EVI-01", "evicted", checks.Spec{IDs: batch, Then: demand, Count: 1, Status: a.Status, Reason: a.Reason, Max: 3 * time.Second})
-			b.FullCapacity()
-		},
-	},
-	noEviction("evi-not-at-zero", "FC-EVI-02", "Work at priority 0 is never stopped", evicting, true, 0),
-	noEviction("evi-off", "FC-EVI-04", "Without the setting nothing is stopped", banded, false, -10),
-}
-
-func evictionPool(b *scenario.Builder, on bool) {
-	b.Cap(2, 1)
-	b.Bands("", "", 100, 0, -10)
-	b.Config.Eviction = on
-}
-
-// noEviction holds two requests of a priority in flight, sends demand at 100 and expects that nothing is stopped for 5 s.
-func noEviction(name, id, title string, needs []sut.Feature, on bool, priority int) scenario.Scenario {
-	return scenario.Scenario{Name: name, Title: title, Needs: needs, Write: func(b *scenario.Builder) {
-		evictionPool(b, on)
-		running := b.PlugN(2, scenario.At(priority))
-		demand := b.Send("demand", b.Req("hi", scenario.At(100)))
-		b.Quiet("blocked", 5*time.Second)
-		b.Drain()
-		b.Check(id, "undisturbed", checks.Spec{IDs: running, Waiting: demand, Mark: "blocked"})
-		b.FullCapacity()
-	}}
 }
 
 func ids(reqs []sut.Request) []string {

@@ -113,7 +113,7 @@ func RunChecks(p profile.Profile) []checks.Spec {
 	all := []checks.Spec{
 		{Check: "conservation", Requirement: "INV-03", Needed: 200, Kinds: 3},
 		{Check: "no-internal-errors", Requirement: "INV-06", Needed: 20, Statuses: statuses, Reasons: p.Reasons,
-			Malformed: []string{"proto-malformed"}, Mode: drain, Unnamed: unnamed},
+			Malformed: []string{"proto-malformed"}, Mode: drain, Unnamed: unnamed, Cut: []string{"evi-mid-stream"}},
 		{Check: "one-dispatch", Requirement: "INV-07", Needed: 200},
 		{Check: "declared-reasons", Requirement: "FC-REF-08", Needed: 3, Reasons: p.Reasons},
 		{Check: "clean-refusals", Requirement: "FC-REF-10", Needed: 20},

@@ -277,9 +277,12 @@ func (c *call) stop() {
 	if c.finished {
 		return
 	}
-	if c.client.rec.Headers == evidence.Never {
+	switch {
+	case c.client.rec.Headers == evidence.Never:
 		c.client.refused(c.st, wire.Evicted())
-	} else {
+	case c.st.sys.opts.Tamper.Plane.CompleteEvicted:
+		c.client.end(c.st, evidence.Completed)
+	default:
 		c.client.rec.Reason = ""
 		c.client.end(c.st, evidence.KilledMidStream)
 	}
