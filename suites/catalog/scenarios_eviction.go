@@ -70,6 +70,22 @@ var evictionScenarios = []scenario.Scenario{
 		},
 	},
 	{
+		Name: "evi-metric-lag", Title: "A freed place that the metrics do not show yet is not demanded again", Needs: append(evicting, sut.Metrics),
+		Write: func(b *scenario.Builder) {
+			b.Util(4, 0.8, 1)
+			b.Config.Hold, b.Config.HeldAsWaiting = true, true
+			b.Config.Eviction = true
+			b.Bands("", "", 100, -10)
+			batch := b.PlugN(4, scenario.At(-10))
+			b.Quiet("closed", time.Second)
+			demand := b.Send("demand", b.Req("hi", scenario.At(100)))
+			b.Step(sut.Step{Op: sut.OpArrivals, Mark: "taken", IDs: demand, Limit: 2 * evictionLimit})
+			b.Quiet("settled", 4*time.Second)
+			b.Drain()
+			evictedBy(b, "FC-EVI-09", demand, 1, checks.Spec{IDs: batch, Slack: 1, Max: 2 * evictionLimit})
+		},
+	},
+	{
 		Name: "evi-spare", Title: "Demand that finds room stops nothing", Needs: evicting,
 		Write: func(b *scenario.Builder) {
 			evictionPool(b, 4, true)
