@@ -6,6 +6,7 @@ import (
 	"github.com/llm-weir/weir/harness/checks"
 	"github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/sut"
+	"github.com/llm-weir/weir/harness/wire"
 )
 
 var evicting = []sut.Feature{sut.Hold, sut.Objectives, sut.Eviction}
@@ -83,6 +84,22 @@ var evictionScenarios = []scenario.Scenario{
 			b.Quiet("settled", 4*time.Second)
 			b.Drain()
 			evictedBy(b, "FC-EVI-09", demand, 1, checks.Spec{IDs: batch, Slack: 1, Max: 2 * evictionLimit})
+		},
+	},
+	{
+		Name: "evi-counted", Title: "Evictions are counted, by demand and by how they ended", Needs: append(evicting, sut.Metrics),
+		Write: func(b *scenario.Builder) {
+			evictionPool(b, 2, true)
+			b.PlugN(2, scenario.At(-10))
+			displace(b, "hi", 100)
+			b.Do(sut.OpSample, "counted")
+			for _, m := range []struct{ name, label, value string }{
+				{"revocations_issued_total", "priority", "100"}, {"revocations_total", "outcome", "confirmed"},
+			} {
+				b.Check("FC-MET-09", "series", checks.Spec{Mark: "counted", Mode: "each", Names: []string{wire.PrefixFlowControl + m.name}, Engaged: []string{"taken-hi"},
+					Series: []checks.Series{{Labels: map[string]string{m.label: m.value}, Value: 1}}})
+			}
+			b.FullCapacity()
 		},
 	},
 	{
