@@ -152,6 +152,10 @@ var gateMutants = []Mutant{
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Ceiling = flowcontrol.CeilingConfig{Threshold: 1} })}},
 	{Name: "holdback-flat", Fault: "holdback gives every band the highest ceiling", Class: "CEIL", Meant: []string{"FC-CEIL-04"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Ceiling.Min = c.Ceiling.Max - 1e-6 })}},
+	{Name: "holdback-low", Fault: "holdback gives every band the lowest ceiling", Class: "CEIL", Meant: []string{"FC-CEIL-04", "FC-CEIL-09"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Ceiling.Max = c.Ceiling.Min + 1e-6 })}},
+	{Name: "holdback-by-rank", Fault: "holdback spreads by rank where it should by value", Class: "CEIL", Meant: []string{"FC-CEIL-06"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Ceiling.ByValue = false })}},
 	{Name: "headroom-adds-capacity", Fault: "headroom raises the pool's denominator", Class: "CEIL", Meant: []string{"FC-HEAD-05"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) {
 			c.Detector.MaxConcurrency += int(float64(c.Detector.MaxConcurrency) * c.Detector.Headroom)

@@ -111,6 +111,7 @@ type Ceiling struct {
 	Threshold float64 `json:"threshold,omitempty"`
 	Min       float64 `json:"minCeiling,omitempty"`
 	Max       float64 `json:"maxCeiling,omitempty"`
+	Domain    string  `json:"domain,omitempty"` // of holdback; "" is "rank"
 }
 
 // Band is one priority band; empty policy names leave the router's default. Limits of 0 are unset.

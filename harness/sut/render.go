@@ -1,6 +1,7 @@
 package sut
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -67,7 +68,7 @@ func renderPlugins(w func(string, ...any), c Configuration, d profile.Config) {
 		w("  parameters: {threshold: %v}", c.Ceiling.Threshold)
 	case "holdback":
 		w("- type: priority-holdback-policy")
-		w("  parameters: {shape: linear, domain: rank, minCeiling: %v, maxCeiling: %v}", c.Ceiling.Min, c.Ceiling.Max)
+		w("  parameters: {shape: linear, domain: %s, minCeiling: %v, maxCeiling: %v}", cmp.Or(c.Ceiling.Domain, "rank"), c.Ceiling.Min, c.Ceiling.Max)
 	}
 	if c.AgentIdentity {
 		w("- type: agent-identity")

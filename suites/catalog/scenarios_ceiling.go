@@ -44,25 +44,6 @@ var ceilingScenarios = []scenario.Scenario{
 	},
 	staticForAll("ceil-static-low", 0, 100),
 	staticForAll("ceil-static-high", 100, 0),
-	{
-		Name: "ceil-holdback", Title: "Under holdback the low band stops at half of capacity, the high band at full",
-		Needs: []sut.Feature{sut.Hold, sut.Objectives, sut.Holdback},
-		Write: func(b *scenario.Builder) {
-			b.Cap(10, 1)
-			b.Bands("", "", 100, 0)
-			b.Holdback(0.5, 1.0)
-			b.PlugN(5)
-			low := b.Queue(b.Req("low1"))
-			b.Quiet("low-plateau", 500*time.Millisecond)
-			b.Check("FC-CEIL-04", "in-flight", checks.Spec{Mark: "low-plateau", Count: 5, Waiting: low})
-			b.PlugN(5, scenario.At(100))
-			high := b.Queue(b.Req("high1", scenario.At(100)))
-			b.Quiet("high-plateau", 500*time.Millisecond)
-			b.Check("FC-CEIL-04", "in-flight", checks.Spec{Mark: "high-plateau", Count: 10, Waiting: append(high, low...)})
-			b.SetCapacity(5)
-			b.FullCapacity()
-		},
-	},
 	headroomCase("head-below", 10, 7, func(b *scenario.Builder) {
 		low := b.Queue(b.Req("low1"))
 		b.Quiet("low-waits", 500*time.Millisecond)
