@@ -152,6 +152,14 @@ var gateMutants = []Mutant{
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Ceiling = flowcontrol.CeilingConfig{Threshold: 1} })}},
 	{Name: "holdback-flat", Fault: "holdback gives every band the highest ceiling", Class: "CEIL", Meant: []string{"FC-CEIL-04"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Ceiling.Min = c.Ceiling.Max - 1e-6 })}},
+	{Name: "global-limit-by-default", Except: inline, Fault: "a global limit of five requests holds although none is set", Class: "CAP", Meant: []string{"FC-CAP-07"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) {
+			if c.MaxRequests == 0 {
+				c.MaxRequests = 5
+			}
+		})}},
+	{Name: "service-not-counted", Except: inline, Fault: "what a tenant was served is forgotten", Class: "FAIR", Meant: []string{"FC-FAIR-11"},
+		Tamper: env.Tamper{Wiring: events(func(_ time.Duration, ev *picker.Event) bool { ev.Usage = picker.Usage{}; return true })}},
 	{Name: "holdback-low", Fault: "holdback gives every band the lowest ceiling", Class: "CEIL", Meant: []string{"FC-CEIL-04", "FC-CEIL-09"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Ceiling.Max = c.Ceiling.Min + 1e-6 })}},
 	{Name: "holdback-by-rank", Fault: "holdback spreads by rank where it should by value", Class: "CEIL", Meant: []string{"FC-CEIL-06"},

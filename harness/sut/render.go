@@ -176,6 +176,9 @@ func fairnessRef(name string) string {
 	if name == "" {
 		return ""
 	}
+	if name == "program-aware" {
+		return "program-aware-fairness" // the one name without the suffix
+	}
 	return name + "-fairness-policy"
 }
 

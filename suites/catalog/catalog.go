@@ -41,7 +41,7 @@ func Find(id string) (Requirement, bool) {
 // depends on a gate that never closes shows nothing.
 func Scenarios() []scenario.Scenario {
 	return slices.Concat(activationScenarios, classificationScenarios, priorityScenarios, fairnessScenarios, orderingScenarios,
-		saturationScenarios, ceilingScenarios, holdbackScenarios, capacityScenarios, endingScenarios, evictionScenarios, surfaceScenarios, gateScenarios, queueScenarios,
+		saturationScenarios, ceilingScenarios, holdbackScenarios, backlogScenarios, capacityScenarios, endingScenarios, evictionScenarios, surfaceScenarios, gateScenarios, queueScenarios,
 		contractScenarios, loadScenarios)
 }
 

@@ -242,7 +242,11 @@ func (c *call) finish() {
 	}
 	delete(r.calls, c.id)
 	r.metrics.Finished(epp.LabelsOf(&c.request))
-	r.step(picker.Event{Kind: picker.Finish, ID: c.id})
+	ev := picker.Event{Kind: picker.Finish, ID: c.id}
+	if v := c.visit; v != nil && v.rec.Ending == evidence.Finished { // an answer that ended as it should says what it used
+		ev.Usage = picker.Usage{Prompt: int64(v.rec.PromptTokens), Completion: int64(v.rec.Tokens)}
+	}
+	r.step(ev)
 }
 
 // clientLeft is the disconnect as the data plane sees it.
