@@ -47,6 +47,8 @@ func calm() *hist {
 	return history().served("r1", 0, 1, 6000).served("r2", 0, 2, 6000).served("hi", 100, 6001, 6100).step("blocked", 100, 5100)
 }
 
+var besideSpec = checks.Spec{IDs: []string{"r1", "r2"}, Mark: "blocked"}
+
 var calmSpec = checks.Spec{IDs: []string{"r1", "r2"}, Waiting: []string{"hi"}, Mark: "blocked"}
 
 // displaced are two in flight, of which r2 is stopped for hi.
@@ -162,6 +164,14 @@ var endingTrials = []trial{
 	{"aborted", "passing", "a stream that had begun", checks.Spec{IDs: []string{"x"}, Streamed: []string{"x"}, Within: time.Second}, gone().c("x", func(c *evidence.Client) { c.FirstToken = at(10) }), pass},
 	{"aborted", "degenerate", "a stream that had not begun", checks.Spec{IDs: []string{"x"}, Streamed: []string{"x"}, Within: time.Second}, gone(), inconclusive},
 
+	{"together", "passing", "both run at once", besideSpec, calm(), pass},
+	{"together", "failing", "one still waits", besideSpec, calm().unseen("r2"), fail},
+	{"together", "failing", "one arrives afterwards", besideSpec, calm().b("r2", arrivesAt(5101)), fail},
+	{"together", "failing", "one has already ended", besideSpec, calm().b("r2", func(b *evidence.Backend) { b.End = at(5100) }), fail},
+	{"together", "degenerate", "one has no arrival", besideSpec, calm().b("r2", arrivesNever), fail},
+	{"together", "degenerate", "one was not sent", besideSpec, calm().c("r2", sentNever), inconclusive},
+	{"together", "degenerate", "one is not together", checks.Spec{IDs: []string{"r1"}, Mark: "blocked"}, calm(), inconclusive},
+	{"together", "degenerate", "nobody watched", checks.Spec{IDs: []string{"r1", "r2"}, Mark: "other"}, calm(), inconclusive},
 	{"undisturbed", "passing", "they run on while demand waits", calmSpec, calm(), pass},
 	{"undisturbed", "failing", "one is stopped while demand waits", calmSpec, calm().b("r2", func(b *evidence.Backend) { b.End, b.Ending = at(2000), evidence.Aborted }), fail},
 	{"undisturbed", "failing", "one is aborted afterwards", calmSpec, calm().b("r2", func(b *evidence.Backend) { b.Ending = evidence.Aborted }), fail},

@@ -171,6 +171,30 @@ func inFlight(s Spec, r *evidence.Run) finding {
 	return pass(fmt.Sprintf("%d in flight, %d waiting", total, len(s.Waiting)), fmt.Sprintf("demand of %d above the limit", len(s.Waiting)), s.Waiting...)
 }
 
+// together: IDs, of which there are more than one, are all inside the model servers at the end of step Mark. Engaged if all were sent
+// before it began.
+func together(s Spec, r *evidence.Run) finding {
+	m, f := watch(r, s.Mark)
+	if f != nil {
+		return *f
+	}
+	if len(s.IDs) < 2 {
+		return notEngaged("fewer than two requests")
+	}
+	for _, id := range s.IDs {
+		if c, ok := r.ClientByID(id); !ok || c.Sent == evidence.Never || c.Sent > m.Start {
+			return notEngaged(id+" was not sent", id)
+		}
+	}
+	for _, id := range s.IDs {
+		b, ok := arrival(r, id)
+		if !ok || b.Arrival > m.End || b.End != evidence.Never && b.End <= m.End {
+			return fail(id+" is not in flight", fmt.Sprintf("expected all of %s inside the model servers at once, %s is not", list(s.IDs), id), id)
+		}
+	}
+	return pass(fmt.Sprintf("%d in flight at once", len(s.IDs)), fmt.Sprintf("%d sent", len(s.IDs)), s.IDs...)
+}
+
 // arrives: IDs arrive at a model server no later than Within after they were sent, or after the start of step After. With After they
 // must have been pending then (otherwise nothing waited). Waiting must still be pending at the last of these arrivals.
 func arrives(s Spec, r *evidence.Run) finding {

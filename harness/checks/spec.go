@@ -121,7 +121,7 @@ func Judge(s Spec, r evidence.Run) verdict.Verdict {
 
 // Names lists the checks of one scenario.
 func Names() []string {
-	return []string{"order", "waiting", "in-flight", "arrives", "refused", "reasons", "completed", "aborted", "undisturbed", "evicted",
+	return []string{"order", "waiting", "in-flight", "together", "arrives", "refused", "reasons", "completed", "aborted", "undisturbed", "evicted",
 		"never-served", "one-per-release", "gate", "startup", "series", "body", "served-by", "share", "upstream-error", "either", "stays", "peak", "waits", "twins", "outcome-counts", "label-values", "spread", "prompt-stream", "gone", "unseen"}
 }
 
@@ -154,6 +154,8 @@ func judge(s Spec, r *evidence.Run) finding {
 		return completed(s, r)
 	case "aborted":
 		return aborted(s, r)
+	case "together":
+		return together(s, r)
 	case "undisturbed":
 		return undisturbed(s, r)
 	case "evicted":

@@ -60,12 +60,16 @@ func (s *selection) named(requirement, scenario string) bool {
 	return (s.focus == nil || match(s.focus)) && (s.skip == nil || !match(s.skip))
 }
 
+// fullCapacity is judged after every scenario that is played for something else (INV-04); no scenario is played for it alone.
+const fullCapacity = "INV-04"
+
 // options compiles the catalogue for a profile and keeps what is selected.
 func (s *selection) options(p profile.Profile, seed uint64) run.Options {
 	o := run.Options{Profile: p, Rows: rows()}
 	for _, c := range catalog.Compile(p, seed) {
+		own := slices.ContainsFunc(c.Checks, func(ch checks.Spec) bool { return ch.Requirement != fullCapacity && s.judged(ch.Requirement) })
 		c.Checks = slices.DeleteFunc(c.Checks, func(ch checks.Spec) bool {
-			return !s.judged(ch.Requirement) || !s.named(ch.Requirement, c.Name)
+			return !own || !s.judged(ch.Requirement) || !s.named(ch.Requirement, c.Name)
 		})
 		c.Excluded = slices.DeleteFunc(c.Excluded, func(x evidence.Exclusion) bool {
 			return !s.judged(x.Requirement) || !s.named(x.Requirement, c.Name)

@@ -152,6 +152,10 @@ var gateMutants = []Mutant{
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Ceiling = flowcontrol.CeilingConfig{Threshold: 1} })}},
 	{Name: "holdback-flat", Fault: "holdback gives every band the highest ceiling", Class: "CEIL", Meant: []string{"FC-CEIL-04"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Ceiling.Min = c.Ceiling.Max - 1e-6 })}},
+	{Name: "gate-always-on", Fault: "flow control runs although its feature gate is off", Class: "CFG", Meant: []string{"FC-CFG-02"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Off = false })}},
+	{Name: "gate-off-sheds-nothing", Fault: "without the gate negative priorities pass at saturation", Class: "CFG", Meant: []string{"FC-REF-14"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.ShedAt = 1e9 })}},
 	{Name: "global-limit-by-default", Except: inline, Fault: "a global limit of five requests holds although none is set", Class: "CAP", Meant: []string{"FC-CAP-07"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) {
 			if c.MaxRequests == 0 {

@@ -68,6 +68,8 @@ type Configuration struct {
 	NoTTL         bool          `json:"noTtl,omitempty"` // an explicit wait limit of 0: none
 	NoEndpointTTL time.Duration `json:"noEndpointTtlNs,omitempty"`
 	Eviction      bool          `json:"eviction,omitempty"`
+	// GateOff leaves the feature gate of flow control out (FC-CFG-02).
+	GateOff bool `json:"gateOff,omitempty"`
 	// Scorer is the one scorer of the scheduling profile; "": active-request-scorer.
 	Scorer string `json:"scorer,omitempty"`
 	// Hold makes every model server hold each response until it is released.

@@ -21,7 +21,9 @@ func Render(c Configuration, d profile.Config) (string, error) {
 	w := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
 	w("apiVersion: %s", apiVersion(c, d))
 	w("kind: EndpointPickerConfig")
-	w("featureGates: [flowControl]")
+	if !c.GateOff {
+		w("featureGates: [flowControl]")
+	}
 	if c.Detector.Kind == "utilization" && d.Detector == "inline" {
 		w("saturationDetector:")
 		renderDetector(w, "  ", c.Detector)
@@ -30,7 +32,7 @@ func Render(c Configuration, d profile.Config) (string, error) {
 	w("schedulingProfiles:")
 	w("- name: default")
 	w("  plugins:")
-	if name := detectorPlugin(c.Detector); name != "" && d.Detector == "plugin" && !d.DetectorInProfile {
+	if name := detectorPlugin(c.Detector); name != "" && d.Detector == "plugin" && !d.DetectorInProfile && !c.GateOff { // without the gate nobody keeps the pool below the limit
 		w("  - pluginRef: %s", name)
 	}
 	w("  - pluginRef: %s", scorer(c))

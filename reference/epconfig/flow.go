@@ -26,6 +26,7 @@ func (l *loader) flowControl(root object) {
 	}
 	f := &l.cfg.Picker.Flow
 	*f = flowcontrol.Config{
+		Off: !l.cfg.FlowControl, ShedAt: LegacyCeiling,
 		Ceiling:           flowcontrol.CeilingConfig{Kind: flowcontrol.Static, Threshold: 1},
 		EmptyPoolOutcomes: l.c.EmptyPoolOutcomes, Stages: l.c.Stages, FlowIdle: flowIdle, BandIdle: bandIdle,
 		ProgramAware: l.defaultProgramAware(),

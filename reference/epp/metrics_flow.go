@@ -21,6 +21,7 @@ var (
 // flowSeries are those of the queue. With the feature gate off none of them is ever observed, and so none appears (FC-MET-14).
 type flowSeries struct {
 	stages bool
+	off    bool // flow control is switched off: none of the series below is ever observed
 
 	queueSize, queueBytes, saturation twinGauge
 	queueDuration, enqueueDuration    twinHistogram
@@ -65,7 +66,7 @@ type bandBook struct {
 }
 
 func (m *Metrics) registerFlow(cfg epconfig.Config) {
-	m.stages = cfg.Contract.Stages
+	m.stages, m.off = cfg.Contract.Stages, cfg.Picker.Flow.Off
 	m.bands, m.issued, m.levels = map[int]*bandBook{}, map[int]int64{}, map[string][2]prometheus.Gauge{}
 	flow := []string{"fairness_id", "priority", "inference_pool", "model_name", "target_model_name"}
 	stage := []string{"inference_pool"}
@@ -106,6 +107,9 @@ func (m *Metrics) Enqueued(l Labels, bytes int64) {
 }
 
 func (m *Metrics) queued(s *series, priority int, d occupancy) {
+	if m.off {
+		return
+	}
 	if s.queue == nil {
 		k := s.labels
 		s.queue = &queueHandles{
@@ -155,6 +159,17 @@ func (m *Metrics) Decided(l Labels, band int, bytes int64, o wire.Outcome, waite
 	defer m.mu.Unlock()
 	s := m.of(l)
 	m.queued(s, l.Priority, occupancy{-1, -bytes})
+	if !m.off {
+		m.waited(s, band, o, waited)
+	}
+	if o == wire.Dispatched {
+		m.began(s)
+	} else {
+		s.inUse--
+	}
+}
+
+func (m *Metrics) waited(s *series, band int, o wire.Outcome, took time.Duration) {
 	w := wait{band, o}
 	obs, ok := s.waits[w]
 	if !ok {
@@ -165,19 +180,17 @@ func (m *Metrics) Decided(l Labels, band int, bytes int64, o wire.Outcome, waite
 		}
 		s.waits[w] = obs
 	}
-	obs.observe(waited)
+	obs.observe(took)
 	m.outcomes.WithLabelValues(o.String(), s.priority, m.pool).Inc()
-	if o == wire.Dispatched {
-		m.began(s)
-	} else {
-		s.inUse--
-	}
 }
 
 // EnqueueTook and CycleTook note how long the machine was busy with one arrival and with one event of any kind.
 func (m *Metrics) EnqueueTook(l Labels, d time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.off {
+		return
+	}
 	s := m.of(l)
 	if s.enqueue == nil {
 		obs := m.enqueueDuration.with(s.histogram.FairnessID, s.priority, wire.NotYetFinalized.String())
@@ -188,6 +201,9 @@ func (m *Metrics) EnqueueTook(l Labels, d time.Duration) {
 
 // CycleTook is described at EnqueueTook.
 func (m *Metrics) CycleTook(d time.Duration) {
+	if m.off {
+		return
+	}
 	if m.cycleOf[0] == nil { // the owner of the machine is the only caller
 		m.cycleOf = m.cycle.with()
 	}
@@ -216,6 +232,9 @@ func (m *Metrics) dropFlow(s *series) {
 func (m *Metrics) Pressure(p picker.Pressure) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.off {
+		return
+	}
 	if !m.stages {
 		m.level("", true, p.Effective)
 	} else {

@@ -37,7 +37,14 @@ func DefaultWiring(m picker.Machine, c epconfig.Contract, sessionHeaders ...stri
 		Classify: extproc.NewClassifier(extproc.ClassifierOptions{SessionHeaders: sessionHeaders}),
 		Refuse:   func(o wire.Outcome) wire.Refusal { return refuse(c, o) },
 	}
-	if p, ok := m.(*picker.Picker); ok {
+	if p, ok := m.(*picker.Picker); ok && p.Off() {
+		w.Refuse = func(o wire.Outcome) wire.Refusal {
+			if o == wire.RejectedCapacity { // legacy admission names no reason (spec/endpoint-picker.md §5.4)
+				return wire.Refusal{Status: 429, Body: "system saturated, sheddable request dropped"}
+			}
+			return refuse(c, o)
+		}
+	} else if ok {
 		var buf []picker.PriorityCount
 		w.Evictions = func() (issued []picker.PriorityCount, s picker.EvictionState) {
 			buf, s = p.Evictions(buf[:0])
@@ -120,9 +127,6 @@ func (o *Options) fill() error {
 	var errs []error
 	if o.Wiring.Machine == nil || o.Wiring.Classify == nil || o.Wiring.Refuse == nil {
 		errs = append(errs, errors.New("wiring: incomplete, start from DefaultWiring"))
-	}
-	if !o.Config.FlowControl {
-		errs = append(errs, errors.New("featureGates: flowControl is off; this build serves with flow control only: add featureGates: [flowControl]"))
 	}
 	if o.CertPath != "" && !o.Secure {
 		errs = append(errs, fmt.Errorf("--cert-path %s: has no effect without --secure-serving", o.CertPath))

@@ -97,11 +97,6 @@ func TestServeErrors(t *testing.T) {
 		t.Errorf("a taken port names itself and the flag: %v", err)
 	}
 	o = options(t)
-	o.Config.FlowControl = false
-	if _, err := Serve(o); err == nil || !strings.Contains(err.Error(), "featureGates") {
-		t.Error(err)
-	}
-	o = options(t)
 	o.EndpointsFile = filepath.Join(t.TempDir(), "none.yaml")
 	if _, err := Serve(o); err == nil || !strings.Contains(err.Error(), "none.yaml") {
 		t.Error(err)

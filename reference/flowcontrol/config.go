@@ -10,6 +10,11 @@ import (
 // Config is everything flow control can be told. Zero values mean what is said beside them; epconfig fills in the defaults of a
 // contract, so that no default hides in here.
 type Config struct {
+	// Off is the feature gate switched off (legacy admission, FC-CFG-02, FC-REF-14): whoever arrives is dispatched in the same step,
+	// except negative priorities at a pool of saturation ShedAt or above, which are refused as RejectedCapacity. Of the fields below
+	// only Detector, Stages and EmptyPoolOutcomes count then.
+	Off    bool
+	ShedAt float64
 	// MaxRequests and MaxBytes bound the queue over all bands; 0: no limit (FC-CAP-05, FC-CAP-07).
 	MaxRequests int64
 	MaxBytes    int64

@@ -68,6 +68,9 @@ func (c *Controller) Pool() *Pool { return &c.pool }
 // KeepPrefix says how many blocks of a request's prefix are kept while it waits, for the prefix scorer; none unless said.
 func (c *Controller) KeepPrefix(blocks int) { c.blocks = blocks }
 
+// Off tells whether flow control is switched off (Config.Off).
+func (c *Controller) Off() bool { return c.cfg.Off }
+
 // Queued is the number of waiting requests.
 func (c *Controller) Queued() int { return int(c.requests) }
 
@@ -99,6 +102,10 @@ func (c *Controller) Arrive(now time.Duration, id uint64, r *Request, out []Out)
 	switch {
 	case c.down:
 		return append(out, Out{Kind: Reject, ID: id, Outcome: wire.RejectedOther, Band: b.cfg.Priority})
+	case c.cfg.Off:
+		if r.Priority < 0 && c.pool.saturation(now) >= c.cfg.ShedAt {
+			return append(out, Out{Kind: Reject, ID: id, Outcome: wire.RejectedCapacity, Band: b.cfg.Priority})
+		}
 	case !c.fits(b, bytes):
 		return append(out, Out{Kind: Reject, ID: id, Outcome: c.refusal(), Band: b.cfg.Priority})
 	}
@@ -137,7 +144,7 @@ func (c *Controller) Next(now time.Duration, out []Out) (*Entry, []Out) {
 		c.reflect(saturation)
 	}
 	for i, b := range c.bands {
-		if saturation >= b.ceiling {
+		if saturation >= b.ceiling && !c.cfg.Off {
 			c.holdBack(now, saturation)
 			if c.evictor.on {
 				out = c.reclaim(now, i, saturation, out)

@@ -110,6 +110,9 @@ func (p *Picker) InFlightTokens(id EndpointID) int64 {
 	return 0
 }
 
+// Off tells whether flow control is switched off, so that nothing is ever queued.
+func (p *Picker) Off() bool { return p.flow.Off() }
+
 // QueueLen is the number of waiting requests.
 func (p *Picker) QueueLen() int { return p.flow.Queued() }
 

@@ -60,6 +60,23 @@ var backlogScenarios = []scenario.Scenario{
 			b.FullCapacity()
 		},
 	},
+	withGate("cfg-gate-on", "With the feature gate one request runs and two wait", false),
+	withGate("cfg-gate-off", "Without the feature gate nothing is queued", true),
+	{
+		Name: "ref-gate-off", Title: "Without the feature gate only negative priorities are refused, at saturation", Needs: []sut.Feature{sut.Objectives},
+		Write: func(b *scenario.Builder) {
+			b.Util(5, 0.8, 1)
+			b.Config.GateOff = true
+			b.Objective(scenario.Objective(-1), -1)
+			setLoad(b, 0, load{waiting: 4})
+			b.Completed("FC-REF-14", sendOver(b, b.Req("below1", scenario.At(-1)))...)
+			setLoad(b, 0, load{waiting: 5})
+			over := sendOver(b, b.Req("shed1", scenario.At(-1)))
+			passed := sendOver(b, b.Req("passed1"))
+			b.Check("FC-REF-14", "refused", checks.Spec{IDs: over, Count: 0, Status: 429, Max: atOnce + b.Profile.Tolerances.Slack})
+			b.Completed("FC-REF-14", passed...)
+		},
+	},
 	{
 		Name: "sat-one-hot", Title: "A hot endpoint gets nothing new while another qualifies",
 		Write: func(b *scenario.Builder) {
@@ -76,6 +93,26 @@ var backlogScenarios = []scenario.Scenario{
 			answered(b, "FC-SAT-25", "hot", "b", 20)
 		},
 	},
+}
+
+// withGate sends three requests to a pool for one, with and without the feature gate.
+func withGate(name, title string, off bool) scenario.Scenario {
+	return scenario.Scenario{Name: name, Title: title, Needs: []sut.Feature{sut.Hold, sut.Restart}, Write: func(b *scenario.Builder) {
+		b.Cap(1, 1)
+		b.Config.GateOff = off
+		if off {
+			all := b.PlugN(3)
+			b.Quiet("three", 500*time.Millisecond)
+			b.Check("FC-CFG-02", "together", checks.Spec{Mark: "three", IDs: all})
+			b.Drain()
+			return
+		}
+		b.Plug()
+		w := b.Queue(b.Req("w1"), b.Req("w2"))
+		b.Quiet("one", 500*time.Millisecond)
+		b.Check("FC-CFG-02", "in-flight", checks.Spec{Mark: "one", Count: 1, Waiting: w})
+		b.FullCapacity()
+	}}
 }
 
 // threeBands queues two requests in each of three bands that take two, under a global limit of bytes (0: none).

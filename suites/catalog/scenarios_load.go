@@ -105,10 +105,10 @@ func RunChecks(p profile.Profile) []checks.Spec {
 	if judged, _ := p.Applies("FC-SHUT-03"); !judged {
 		drain = "no-drain"
 	}
-	var unnamed []string
+	unnamed := []string{"ref-gate-off"} // legacy admission names no reason (spec/endpoint-picker.md §5.4)
 	if !slices.Contains(p.Reasons, wire.ReasonNoEndpoints) {
 		// Router 0.9 names no reason where a dispatched request finds no candidate (spec/endpoint-picker.md §5.3).
-		unnamed = []string{"ref-no-candidate", "head-all-excluded"}
+		unnamed = append(unnamed, "ref-no-candidate", "head-all-excluded")
 	}
 	all := []checks.Spec{
 		{Check: "conservation", Requirement: "INV-03", Needed: 200, Kinds: 3},
