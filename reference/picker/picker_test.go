@@ -35,3 +35,45 @@ func TestFactsForDrivers(t *testing.T) {
 		t.Error("the idle flow stays or the running one was collected")
 	}
 }
+
+// TestGateOff: with flow control off nobody waits, whatever the limits say, and only negative priorities are refused, at saturation
+// (FC-CFG-02, FC-REF-14).
+func TestGateOff(t *testing.T) {
+	p := mustNew(t, Config{Flow: flowcontrol.Config{
+		Off: true, ShedAt: 1, MaxRequests: 1, TTL: time.Second, Eviction: true, EmptyPoolOutcomes: true,
+		Detector: flowcontrol.DetectorConfig{Kind: flowcontrol.Concurrency, MaxConcurrency: 2},
+		Ceiling:  flowcontrol.CeilingConfig{Threshold: 0.5},
+	}})
+	if !p.Off() {
+		t.Error("it does not say that it is off")
+	}
+	arrive := func(id uint64, priority int) Out {
+		out := p.Step(0, Event{Kind: Arrive, ID: id, Request: Request{Priority: priority}}, nil)
+		if len(out) != 1 || out[0].ID != id || p.QueueLen() != 0 {
+			t.Fatalf("request %d: %+v, %d queued", id, out, p.QueueLen())
+		}
+		return out[0]
+	}
+	if o := arrive(1, 0); o.Kind != Reject || o.Outcome != wire.RejectedNoEndpoints {
+		t.Errorf("on an empty pool: %+v", o)
+	}
+	p.Step(0, Event{Kind: SetEndpoint, Endpoint: Endpoint{ID: 3}}, nil)
+	for _, c := range []struct {
+		id       uint64
+		priority int
+		kind     OutKind
+	}{{2, -1, Dispatch}, {3, 0, Dispatch}, {4, 0, Dispatch}, {5, -1, Reject}, {6, 100, Dispatch}} {
+		if o := arrive(c.id, c.priority); o.Kind != c.kind {
+			t.Errorf("request %d of priority %d: %+v", c.id, c.priority, o)
+		}
+	}
+	if p.InFlight(3) != 4 {
+		t.Errorf("%d in flight, 4 were dispatched", p.InFlight(3))
+	}
+	p.Step(0, Event{Kind: Finish, ID: 2}, nil)
+	p.Step(0, Event{Kind: Finish, ID: 3}, nil)
+	p.Step(0, Event{Kind: Finish, ID: 4}, nil)
+	if o := arrive(7, -1); o.Kind != Dispatch {
+		t.Errorf("below saturation: %+v", o)
+	}
+}
