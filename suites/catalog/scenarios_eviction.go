@@ -128,6 +128,31 @@ var evictionScenarios = []scenario.Scenario{
 			b.FullCapacity()
 		},
 	},
+	{
+		Name: "evi-session", Title: "An evicted call leaves the other calls of its session alone", Needs: evicting,
+		Write: func(b *scenario.Builder) {
+			evictionPool(b, 3, true)
+			calls := b.PlugN(3, scenario.At(-10), scenario.Tenant("task"))
+			demand := displace(b, "hi", 100)
+			b.Drain()
+			evictedBy(b, "FC-EVI-18", demand, 1, checks.Spec{IDs: calls})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "evi-order", Title: "With eviction enabled ordinary dispatch is in the ordinary order", Needs: evicting,
+		Write: func(b *scenario.Builder) {
+			evictionPool(b, 1, true)
+			b.Plug(scenario.At(100))
+			low := b.Queue(run(b, "low", 2)...)
+			high := b.Queue(run(b, "high", 2, scenario.At(100))...)
+			b.Complete()
+			b.Steps(4)
+			b.Drain()
+			b.Order("FC-EVI-15", append(scenario.One(high...), scenario.One(low...)...)...)
+			b.FullCapacity()
+		},
+	},
 	noEviction("evi-not-at-zero", "FC-EVI-02", "Work at priority 0 is never stopped", evicting, true, 0),
 	noEviction("evi-off", "FC-EVI-04", "Without the setting nothing is stopped", banded, false, -10),
 }
