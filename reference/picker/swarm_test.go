@@ -280,6 +280,8 @@ func compareBands(t *rapid.T, p *Picker, m *model) {
 	}
 }
 
+type fataler interface{ Fatalf(string, ...any) }
+
 // ledger is what an observer who knows only events and decisions may conclude.
 type ledger struct {
 	filling  map[uint64]EndpointID // running and not begun to answer: where the cache is filled
@@ -291,14 +293,18 @@ type ledger struct {
 	pool     map[EndpointID]bool
 }
 
+func newLedger() ledger {
+	return ledger{filling: map[uint64]EndpointID{}, priority: map[uint64]int{}, running: map[uint64]EndpointID{}, ended: map[uint64]bool{},
+		evicted: map[uint64]bool{}, pool: map[EndpointID]bool{}}
+}
+
 // TestInvariants: exactly one terminal decision per request, nothing lost, counts exact, no overshoot, strict priority and work
 // conservation under a static ceiling (FC-PRI-01, FC-SAT-01, FC-SAT-02, FC-SAT-12, FC-CAP-09, FC-CAN-10, FC-SHUT-06, FC-EVI-02).
 func TestInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cfg := drawConfig(t)
 		p := mustNew(t, cfg)
-		l := ledger{filling: map[uint64]EndpointID{}, priority: map[uint64]int{}, running: map[uint64]EndpointID{}, ended: map[uint64]bool{},
-			evicted: map[uint64]bool{}, pool: map[EndpointID]bool{}}
+		l := newLedger()
 		seen := map[uint64]bool{}
 		for _, x := range drawHistory(t) {
 			if x.ev.Kind == Arrive && seen[x.ev.ID] {
@@ -330,7 +336,7 @@ func (l *ledger) before(ev Event) {
 	}
 }
 
-func (l *ledger) decided(t *rapid.T, cfg Config, ev Event, o Out) {
+func (l *ledger) decided(t fataler, cfg Config, ev Event, o Out) {
 	if o.Kind == Evict {
 		if _, running := l.running[o.ID]; !running || l.evicted[o.ID] || !cfg.Flow.Eviction {
 			t.Fatalf("%+v: %+v is not stoppable", ev, o)
@@ -360,7 +366,7 @@ func (l *ledger) decided(t *rapid.T, cfg Config, ev Event, o Out) {
 	}
 }
 
-func (l *ledger) check(t *rapid.T, cfg Config, p *Picker, ev Event) {
+func (l *ledger) check(t fataler, cfg Config, p *Picker, ev Event) {
 	if p.QueueLen() != len(l.priority) {
 		t.Fatalf("%+v: %d queued, want %d", ev, p.QueueLen(), len(l.priority))
 	}
