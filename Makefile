@@ -6,6 +6,7 @@ CORES   := ./reference/flowcontrol ./reference/scheduling ./reference/picker ./s
 DRIVERS := ./reference/epp ./reference/extproc ./reference/gateway ./reference/scrape ./sim-vllm/server ./loadgen/openai ./loadgen/runner ./harness/run ./harness/env/...
 SEED    ?= 0
 CHECKS  ?= 3000
+SOAKS   ?= 8
 
 .PHONY: help build test race certify selfcheck swarm bench verify tools vuln update clean
 
@@ -30,8 +31,9 @@ selfcheck: build ## every mutant must be killed, under every contract
 	bin/weir selfcheck --profile llm-d-router-0.9 --out .weir/selfcheck-llm-d-router-0.9.json
 	bin/weir selfcheck --profile rhoai-3.4 --out .weir/selfcheck-rhoai-3.4.json
 
-swarm: ## random histories of the cores, CHECKS of each (seeds are printed on failure)
+swarm: ## random histories of the cores, CHECKS of each (seeds are printed on failure), and 24 virtual hours of SOAKS pickers
 	go test -count=1 $(CORES) -rapid.checks=$(CHECKS)
+	go test -count=1 -v -run TestSoak ./reference/picker -soak=24h -soak-seeds=$(SOAKS)
 
 bench: ## speed, side by side in one run; writes results/bench/reference.md
 	hack/bench.sh

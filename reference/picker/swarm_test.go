@@ -315,6 +315,7 @@ func TestInvariants(t *testing.T) {
 			for _, o := range p.Step(x.at, x.ev, nil) {
 				l.decided(t, cfg, x.ev, o)
 			}
+			l.after(x.ev)
 			l.check(t, cfg, p, x.ev)
 		}
 	})
@@ -366,14 +367,18 @@ func (l *ledger) decided(t fataler, cfg Config, ev Event, o Out) {
 	}
 }
 
+// after counts who had to wait.
+func (l *ledger) after(ev Event) {
+	if _, waits := l.priority[ev.ID]; waits && ev.Kind == Arrive {
+		l.blocked++
+	}
+}
+
 func (l *ledger) check(t fataler, cfg Config, p *Picker, ev Event) {
 	if p.QueueLen() != len(l.priority) {
 		t.Fatalf("%+v: %d queued, want %d", ev, p.QueueLen(), len(l.priority))
 	}
 	// k blocked requests cost at most k victims, those that did not end aside (FC-EVI-09).
-	if _, waits := l.priority[ev.ID]; waits && ev.Kind == Arrive {
-		l.blocked++
-	}
 	if _, s := p.Evictions(nil); len(l.evicted) > l.blocked+int(s.TimedOut) {
 		t.Fatalf("%+v: %d victims for %d blocked requests, %d timed out", ev, len(l.evicted), l.blocked, s.TimedOut)
 	}
