@@ -47,6 +47,9 @@ func calm() *hist {
 	return history().served("r1", 0, 1, 6000).served("r2", 0, 2, 6000).served("hi", 100, 6001, 6100).step("blocked", 100, 5100)
 }
 
+// unnamedSpec is overSpec where the refusal must not name a reason.
+var unnamedSpec = func() checks.Spec { s := overSpec; s.Mode, s.Reason = "unnamed", ""; return s }()
+
 var besideSpec = checks.Spec{IDs: []string{"r1", "r2"}, Mark: "blocked"}
 
 var calmSpec = checks.Spec{IDs: []string{"r1", "r2"}, Waiting: []string{"hi"}, Mark: "blocked"}
@@ -118,6 +121,8 @@ var endingTrials = []trial{
 	{"refused", "failing", "a model server refused it, not the router", overSpec, full().backend("over", "a", 201, 209, evidence.Failed), fail},
 	{"refused", "failing", "a model server knows it, at no instant", overSpec, full().backend("over", "a", 201, 209, evidence.Failed).b("over", arrivesNever), fail},
 	{"refused", "failing", "another status", overSpec, full().c("over", func(c *evidence.Client) { c.Status = 503 }), fail},
+	{"refused", "passing", "without a reason, where none belongs", unnamedSpec, full().c("over", func(c *evidence.Client) { c.Reason = "" }), pass},
+	{"refused", "failing", "a reason where none belongs", unnamedSpec, full(), fail},
 	{"refused", "failing", "another reason", overSpec, full().c("over", func(c *evidence.Client) { c.Reason = "" }), fail},
 	{"refused", "failing", "too late", overSpec, full().c("over", func(c *evidence.Client) { c.End = at(500) }), fail},
 	{"refused", "failing", "a transport error is no refusal", overSpec, full().c("over", func(c *evidence.Client) { c.Outcome, c.Status = evidence.TransportError, 0 }), fail},

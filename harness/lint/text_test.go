@@ -11,7 +11,7 @@ import (
 // The words are put together here so that this file does not break its own rules.
 var (
 	unfinished = regexp.MustCompile(`\b(` + "TO" + "DO|" + "FIX" + "ME|" + "X" + "XX" + `)\b`)
-	// A machine's folder at the start of a path; "a/work/b" is somebody's relative path.
+	// A folder of some machine, where a path begins; the same word further inside a relative path is fine.
 	machinePath = regexp.MustCompile(`(^|[^\w./~*-])/(` + "work|" + "root|" + "home" + `)/`)
 	link        = regexp.MustCompile(`!?\[[^\]]*\]\(<?([^)\s>]+)>?[^)]*\)`)
 	scheme      = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)

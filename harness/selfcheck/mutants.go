@@ -156,6 +156,17 @@ var gateMutants = []Mutant{
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Off = false })}},
 	{Name: "gate-off-sheds-nothing", Fault: "without the gate negative priorities pass at saturation", Class: "CFG", Meant: []string{"FC-REF-14"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.ShedAt = 1e9 })}},
+	{Name: "gate-off-names-reason", Fault: "without the gate a refusal names a reason", Class: "WIRE", Meant: []string{"FC-REF-14"},
+		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
+			inner := w.Refuse
+			w.Refuse = func(o wire.Outcome) wire.Refusal {
+				r := inner(o)
+				if r.Status == 429 && r.Reason == "" {
+					r.Reason = wire.ReasonSaturated
+				}
+				return r
+			}
+		}}},
 	{Name: "global-limit-by-default", Except: inline, Fault: "a global limit of five requests holds although none is set", Class: "CAP", Meant: []string{"FC-CAP-07"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) {
 			if c.MaxRequests == 0 {

@@ -73,7 +73,7 @@ var backlogScenarios = []scenario.Scenario{
 			setLoad(b, 0, load{waiting: 5})
 			over := sendOver(b, b.Req("shed1", scenario.At(-1)))
 			passed := sendOver(b, b.Req("passed1"))
-			b.Check("FC-REF-14", "refused", checks.Spec{IDs: over, Count: 0, Status: 429, Max: atOnce + b.Profile.Tolerances.Slack})
+			b.Check("FC-REF-14", "refused", checks.Spec{IDs: over, Mode: "unnamed", Status: 429, Max: atOnce + b.Profile.Tolerances.Slack})
 			b.Completed("FC-REF-14", passed...)
 		},
 	},
