@@ -99,9 +99,7 @@ func (p player) play(ctx context.Context, s Step) error {
 	case OpDrain:
 		p.drain(ctx, s, &rec)
 	case OpCancel:
-		for _, id := range s.IDs {
-			p.st.Cancel(id)
-		}
+		p.cancel(ctx, s.IDs)
 		rec.IDs = s.IDs
 	case OpQuiet:
 		p.st.Await(ctx, p.st.Now()+s.Quiet, never)
@@ -312,6 +310,29 @@ func (p player) await(ctx context.Context, limit, std time.Duration, rec *eviden
 	if ok, why := cond(); !ok {
 		rec.OK, rec.Detail = false, why+" within "+limit.String()
 	}
+}
+
+// cancel disconnects clients and waits until the router shows that those who waited have left: a disconnect takes its way through
+// proxy and router, and what is released before it has arrived would rightly be theirs. A router that never shows it is not waited for
+// beyond GaugeLimit; the checks see what it does.
+func (p player) cancel(ctx context.Context, ids []string) {
+	waiting := 0
+	for _, id := range ids {
+		if !p.arrived(id) && !p.st.Ended(id) {
+			waiting++
+		}
+	}
+	before, _ := p.st.QueueSize()
+	for _, id := range ids {
+		p.st.Cancel(id)
+	}
+	if waiting == 0 {
+		return
+	}
+	p.st.Await(ctx, p.st.Now()+GaugeLimit, func() bool {
+		n, shown := p.st.QueueSize()
+		return shown && n <= before-waiting
+	})
 }
 
 func (p player) arrived(id string) bool {
