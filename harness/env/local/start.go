@@ -45,20 +45,29 @@ func start(scenario string, s *System, out evidence.Sink) (st *stage, err error)
 		}
 		st.sims = append(st.sims, sm)
 	}
+	if st.epp, err = st.servePicker(loopback, loopback); err != nil {
+		return st, err
+	}
+	return st, st.startGateway()
+}
+
+// servePicker brings the reference up.
+func (st *stage) servePicker(grpcAddr, metricsAddr string) (*epp.Server, error) {
+	s := st.sys
 	m, err := picker.New(s.loaded.Picker)
 	if err != nil {
-		return st, fmt.Errorf("reference: %w", err)
+		return nil, fmt.Errorf("reference: %w", err)
 	}
 	w := epp.DefaultWiring(m, s.opts.Contract, s.loaded.SessionHeaders...)
 	if s.opts.Tamper.Wiring != nil {
 		s.opts.Tamper.Wiring(&w)
 	}
-	st.epp, err = epp.Serve(epp.Options{Wiring: w, Config: s.loaded, PoolName: "local", GRPCAddr: loopback, HealthAddr: loopback, MetricsAddr: loopback,
+	sv, err := epp.Serve(epp.Options{Wiring: w, Config: s.loaded, PoolName: "local", GRPCAddr: grpcAddr, HealthAddr: loopback, MetricsAddr: metricsAddr,
 		Endpoints: st.pool(), Objectives: s.cfg.Objectives, Clock: st.clock, OnDecision: st.decided, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return st, fmt.Errorf("picker: %w", err)
+		return nil, fmt.Errorf("picker: %w", err)
 	}
-	return st, st.startGateway()
+	return sv, nil
 }
 
 const loopback = "127.0.0.1:0"
@@ -101,7 +110,7 @@ func serve(tasks *sync.WaitGroup, ln net.Listener, h http.Handler) *http.Server 
 }
 
 func (st *stage) startGateway() error {
-	g, err := gateway.New(gateway.Config{ExtProcAddr: st.epp.GRPCAddr(), Logger: slog.New(slog.DiscardHandler)})
+	g, err := gateway.New(gateway.Config{ExtProcAddr: st.epp.GRPCAddr(), Clock: st.clock, Observe: st.exchanged, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
@@ -110,9 +119,24 @@ func (st *stage) startGateway() error {
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
-	st.front = serve(&st.tasks, ln, g.Handler())
+	st.front = serve(&st.tasks, ln, st.counted(g.Handler()))
 	st.sender = &openai.Sender{Client: openai.NewClient(256), Clock: st.clock, BaseURL: "http://" + ln.Addr().String()}
 	return nil
+}
+
+// counted counts the requests inside h, so that what the gateway saw of them is on record before the scenario is over.
+func (st *stage) counted(h http.Handler) http.Handler {
+	count := func(by int) {
+		st.mu.Lock()
+		st.handling += by
+		st.mu.Unlock()
+		st.wake()
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		count(1)
+		defer count(-1)
+		h.ServeHTTP(w, r)
+	})
 }
 
 // pool lists the endpoints that are in the pool.
@@ -136,6 +160,7 @@ func (st *stage) close() error {
 		}
 		if st.front != nil {
 			st.front.Close()
+			st.Await(context.Background(), st.clock.Now()+settleLimit, st.unhandled)
 		}
 		if st.epp != nil {
 			st.epp.Close()
