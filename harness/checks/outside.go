@@ -25,6 +25,27 @@ var outside = map[string]func(Spec, *evidence.Run) finding{
 	"engine": engine, "prefix": prefix, "at-limit": atLimit, "state": state, "ends": ends,
 }
 
+// used says what keeps a check from counting IDs as traffic that the scenario sent: each must have been sent and, unless it was refused,
+// have arrived at a model server.
+func used(s Spec, r *evidence.Run) *finding {
+	for _, id := range s.IDs {
+		c, ok := r.ClientByID(id)
+		if !ok || c.Sent == evidence.Never {
+			f := notEngaged(id+" was not sent", id)
+			return &f
+		}
+		if _, seen := arrival(r, id); !seen && c.Outcome != evidence.Refused {
+			f := notEngaged(id+" arrived at no model server", id)
+			return &f
+		}
+	}
+	if len(s.IDs) == 0 {
+		f := notEngaged("no request to look at")
+		return &f
+	}
+	return nil
+}
+
 // destination: each of IDs was at exactly one model server, and the router named that one in the header and in the load balancer's
 // metadata. Engaged if at least Needed were dispatched.
 func destination(s Spec, r *evidence.Run) finding {
@@ -69,6 +90,9 @@ func silent(s Spec, r *evidence.Run) finding {
 	if s.Min <= 0 {
 		return notEngaged("no time for which the router must be silent")
 	}
+	if f := used(s, r); f != nil {
+		return *f
+	}
 	if why, id := allPending(r, s.IDs, m.End); why != "" {
 		return notEngaged(why, id)
 	}
@@ -85,9 +109,6 @@ func silent(s Spec, r *evidence.Run) finding {
 		case x.First < m.End:
 			return fail("a message after "+ms(x.First-c.Sent), fmt.Sprintf("the router answered %s while it was still waiting", id), id)
 		}
-	}
-	if len(s.IDs) == 0 {
-		return notEngaged("no request to look at")
 	}
 	return pass(fmt.Sprintf("%d waited in silence", len(s.IDs)), "at least "+s.Min.String(), s.IDs...)
 }
@@ -174,12 +195,15 @@ func families(s Spec, r *evidence.Run) finding {
 		return *f
 	}
 	m, _ := r.StepByMark(s.Mark)
+	if f := used(s, r); f != nil {
+		return *f
+	}
 	for _, id := range s.IDs {
-		if c, ok := r.ClientByID(id); !ok || c.Sent == evidence.Never || c.End == evidence.Never || c.End > m.Start {
+		if c, _ := r.ClientByID(id); c.End == evidence.Never || c.End > m.Start {
 			return notEngaged(id+" had not ended when the page was read", id)
 		}
 	}
-	if len(s.IDs) == 0 || len(s.Families) == 0 || !laterPage(r, s.Mark, 0) {
+	if len(s.Families) == 0 || !laterPage(r, s.Mark, 0) {
 		return notEngaged("no feature was exercised, no family is named, or the page shows nothing at all")
 	}
 	for _, want := range s.Families {
@@ -213,6 +237,9 @@ func families(s Spec, r *evidence.Run) finding {
 // waiting, add up to the requests that were inside it by its own log. Engaged if at least Count were.
 func engine(s Spec, r *evidence.Run) finding {
 	if f := page(r, s.Mark); f != nil {
+		return *f
+	}
+	if f := used(s, r); f != nil {
 		return *f
 	}
 	m, _ := r.StepByMark(s.Mark)
@@ -299,8 +326,10 @@ func atLimit(s Spec, r *evidence.Run) finding {
 		}
 		rejected := c.Outcome == evidence.Refused && c.Status == s.Status && (s.Reason == "" || c.Reason == s.Reason)
 		if !rejected {
-			if c.Outcome == evidence.Completed || c.Outcome == evidence.ClientCancelled {
+			if _, seen := arrival(r, c.ID); seen {
 				let++
+			} else if c.Outcome == evidence.Completed {
+				return notEngaged(c.ID+" completed, and no model server knows when it arrived", c.ID)
 			}
 			continue
 		}
@@ -325,8 +354,11 @@ func atLimit(s Spec, r *evidence.Run) finding {
 	return pass(fmt.Sprintf("%d refusals, each with %d waiting", refused, s.Count), fmt.Sprintf("%d were let in", let))
 }
 
-// state: at each step named in States the router's health service gave that answer.
+// state: at each step named in States the router's health service gave that answer. Engaged by IDs, the traffic of the scenario.
 func state(s Spec, r *evidence.Run) finding {
+	if f := used(s, r); f != nil {
+		return *f
+	}
 	seen := map[string]bool{}
 	for _, name := range sortedKeys(s.States) {
 		m, f := mark(r, name)
@@ -346,8 +378,11 @@ func state(s Spec, r *evidence.Run) finding {
 	return pass(strings.Join(sortedKeys(seen), " and "), fmt.Sprintf("%d times asked", len(s.States)))
 }
 
-// ends: the router had ended at step Mark, at the latest Max after the start of step After.
+// ends: the router had ended at step Mark, at the latest Max after the start of step After. Engaged by IDs, whom it had served.
 func ends(s Spec, r *evidence.Run) finding {
+	if f := used(s, r); f != nil {
+		return *f
+	}
 	m, f := mark(r, s.Mark)
 	if f != nil {
 		return *f

@@ -53,6 +53,7 @@ type DataPlane struct {
 	Answer           func([]byte) []byte // an answer as it is passed on
 	IdleHolds        bool                // an idle stream keeps the router from ending
 	AlwaysServing    bool                // the health service knows one answer
+	BlindEngine      bool                // a model server's own page does not count what waits there
 	NewRequestID     bool                // a request id of the client's is replaced
 }
 

@@ -29,7 +29,7 @@ var wireScenarios = []scenario.Scenario{
 			reqs := run(b, "r", 50)
 			b.Step(sut.Step{Op: sut.OpSend, Mark: "sent", Requests: reqs, Spacing: 5 * time.Millisecond})
 			b.Endings("served", ids(reqs)...)
-			b.Check("FC-PROTO-01", "destination", checks.Spec{IDs: ids(reqs), Needed: 50})
+			b.Check("FC-PROTO-01", "destination", checks.Spec{IDs: ids(reqs), Needed: 50, Engaged: []string{"sent"}})
 		},
 	},
 	{
@@ -61,7 +61,7 @@ var wireScenarios = []scenario.Scenario{
 			b.Steps(4)
 			b.Drain()
 			b.Order("FC-PROTO-09", scenario.One(wire.FormValue, wire.FormRaw, wire.FormBoth, "low1")...)
-			b.Check("FC-PROTO-09", "request-ids", checks.Spec{RequestIDs: want})
+			b.Check("FC-PROTO-09", "request-ids", checks.Spec{RequestIDs: want, Engaged: []string{"queueing"}})
 			b.FullCapacity()
 		},
 	},
@@ -117,7 +117,7 @@ var wireScenarios = []scenario.Scenario{
 			b.Endings("late-ended", late...)
 			b.Do(sut.OpHealth, "draining")
 			b.Drain()
-			b.Check("FC-PROTO-14", "state", checks.Spec{States: map[string]string{"serving": "SERVING", "draining": "NOT_SERVING"}})
+			b.Check("FC-PROTO-14", "state", checks.Spec{IDs: append(late, "plug1"), States: map[string]string{"serving": "SERVING", "draining": "NOT_SERVING"}})
 		},
 	},
 	{
@@ -132,7 +132,7 @@ var wireScenarios = []scenario.Scenario{
 			}
 			next := b.Send("next", b.Req("next1"))
 			b.Endings("next-ended", next...)
-			b.Check("FC-PROTO-16", "answers", checks.Spec{IDs: odd, Then: next})
+			b.Check("FC-PROTO-16", "answers", checks.Spec{IDs: odd, Then: next, Engaged: []string{"answered"}})
 		},
 	},
 	{
@@ -206,7 +206,7 @@ var wireScenarios = []scenario.Scenario{
 			b.Do(sut.OpShutdown, "shutdown")
 			limit := drainWindow(b) + 2*time.Second
 			b.Step(sut.Step{Op: sut.OpDown, Mark: "down", Limit: limit + b.Profile.Tolerances.Slack})
-			b.Check("FC-SHUT-05", "ends", checks.Spec{Mark: "down", After: "shutdown", Max: limit + b.Profile.Tolerances.Slack, Engaged: []string{"streams"}})
+			b.Check("FC-SHUT-05", "ends", checks.Spec{Mark: "down", After: "shutdown", Max: limit + b.Profile.Tolerances.Slack, IDs: r, Engaged: []string{"streams"}})
 		},
 	},
 }

@@ -146,6 +146,9 @@ func (c *call) report() {
 // page is the part of a model server's metrics page that scenarios read.
 func (sv *server) page() []*dto.MetricFamily {
 	l := sv.load()
+	if sv.st.sys.opts.Tamper.Plane.BlindEngine {
+		l.Waiting = 0
+	}
 	preempted := 0
 	for _, v := range sv.visits {
 		preempted += v.rec.Preemptions
