@@ -63,7 +63,7 @@ func Serve(o Options) (*Server, error) {
 	}
 	s.driver = NewDriver(o.Wiring.Machine, DriverConfig{
 		Clock: o.Clock, Metrics: s.metrics, OnDecision: o.OnDecision, Evictions: o.Wiring.Evictions, Refuse: o.Wiring.Refuse,
-		Confirmations: o.Wiring.Confirmations, HasFlow: o.Wiring.HasFlow, NeverEvicts: neverEvicts(o),
+		Confirmations: o.Wiring.Confirmations, HasFlow: o.Wiring.HasFlow, NeverEvicts: neverEvicts(o.Wiring.Machine),
 	})
 	if o.ScrapeInterval > 0 {
 		s.scraper = scrape.New(scrape.Config{Interval: o.ScrapeInterval, Timeout: o.ScrapeTimeout, Clock: o.Clock, Logger: o.Logger,
@@ -83,10 +83,10 @@ func Serve(o Options) (*Server, error) {
 	return s, nil
 }
 
-// neverEvicts tells whether the machine is the picker itself and not configured to evict; of another machine nothing is known.
-func neverEvicts(o Options) bool {
-	_, own := o.Wiring.Machine.(*picker.Picker)
-	return own && !o.Config.Picker.Flow.Eviction
+// neverEvicts tells whether a machine is the picker itself and does not evict; of another machine nothing is known.
+func neverEvicts(m picker.Machine) bool {
+	p, ok := m.(*picker.Picker)
+	return ok && !p.Evicts()
 }
 
 // listen opens the three ports. A port that is taken is named together with the flag that chooses another.
