@@ -132,6 +132,11 @@ func (s *Server) Calls() map[string]int {
 func (s *Server) Watches() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.open()
+}
+
+// open counts the open watches. The lock is held.
+func (s *Server) open() map[string]int {
 	out := map[string]int{}
 	for w := range s.watches {
 		if w.delivered >= 0 {
@@ -141,17 +146,18 @@ func (s *Server) Watches() map[string]int {
 	return out
 }
 
+// AwaitOpen waits until cond holds of the number of open watches by resource.
+func (s *Server) AwaitOpen(ctx context.Context, cond func(map[string]int) bool) error {
+	return s.await(ctx, func() bool { return cond(s.open()) })
+}
+
 // AwaitWatches waits until each of the resources is watched; the error names those that are not.
 func (s *Server) AwaitWatches(ctx context.Context, resources ...string) error {
 	var missing []error
-	err := s.await(ctx, func() bool {
+	err := s.AwaitOpen(ctx, func(open map[string]int) bool {
 		missing = nil
-		open := map[string]bool{}
-		for w := range s.watches {
-			open[w.resource.Name()] = open[w.resource.Name()] || w.delivered >= 0
-		}
 		for _, r := range resources {
-			if !open[r] {
+			if open[r] == 0 {
 				missing = append(missing, fmt.Errorf("nobody watches %s", r))
 			}
 		}

@@ -33,8 +33,8 @@ type watchOptions struct {
 	timeout   time.Duration // 0: none
 }
 
-// open reads the options of a watch and registers it, in one step with what it begins with.
-func (s *Server) open(sel selection, q url.Values) (*stream, watchOptions, []watchEvent, *apierrors.StatusError) {
+// register reads the options of a watch and counts it in, in one step with what it begins with.
+func (s *Server) register(sel selection, q url.Values) (*stream, watchOptions, []watchEvent, *apierrors.StatusError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o, refusal := s.options(q)
@@ -108,7 +108,7 @@ func (s *Server) watch(w http.ResponseWriter, r *http.Request, rt route) {
 		fail(w, refusal)
 		return
 	}
-	st, o, events, refusal := s.open(sel, q)
+	st, o, events, refusal := s.register(sel, q)
 	if refusal != nil {
 		fail(w, refusal)
 		return
