@@ -34,7 +34,8 @@ type stage struct {
 	out      evidence.Sink
 	clock    clock.Real
 	sims     []*sim
-	epp      *epp.Server
+	router   router
+	port     int // of every model server; 0: each has one of its own
 	gateway  *gateway.Gateway
 	front    *http.Server
 	sender   *openai.Sender
@@ -44,6 +45,7 @@ type stage struct {
 	requests sync.WaitGroup // clients
 	tasks    sync.WaitGroup // servers and shutdowns
 	once     sync.Once
+	failure  error // of close
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at every change
@@ -296,8 +298,7 @@ func (st *stage) AddEndpoint(name string) error {
 	if !slices.Contains(st.member, name) {
 		st.member = append(st.member, name)
 	}
-	st.epp.SetEndpoints(st.pool())
-	return nil
+	return st.router.SetMembers(st.base, st.members())
 }
 
 // RemoveEndpoint implements sut.Stage.
@@ -307,15 +308,18 @@ func (st *stage) RemoveEndpoint(name string) error {
 		return fmt.Errorf("endpoint %q is not in the pool", name)
 	}
 	st.member = slices.Delete(st.member, i, i+1)
-	st.epp.SetEndpoints(st.pool())
-	return nil
+	return st.router.SetMembers(st.base, st.members())
 }
 
 // page reads the router's metrics page.
 func (st *stage) page() ([]*dto.MetricFamily, error) {
 	ctx, cancel := context.WithTimeout(st.base, 5*time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+st.epp.MetricsAddr()+"/metrics", nil)
+	addr := st.router.MetricsAddr()
+	if addr == "" {
+		return nil, errors.New("metrics page: the router has none")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -367,7 +371,7 @@ func (st *stage) Shutdown() {
 	st.tasks.Go(func() {
 		ctx, cancel := context.WithTimeout(st.base, 30*time.Second)
 		defer cancel()
-		_ = st.epp.Shutdown(ctx) // a drain that is cut short by the end of the scenario is the scenario's own doing
+		_ = st.router.Shutdown(ctx) // a drain that is cut short by the end of the scenario is the scenario's own doing
 		st.wake()
 	})
 }

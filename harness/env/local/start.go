@@ -14,9 +14,7 @@ import (
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/loadgen/openai"
-	"github.com/llm-weir/weir/reference/epp"
 	"github.com/llm-weir/weir/reference/gateway"
-	"github.com/llm-weir/weir/reference/picker"
 	"github.com/llm-weir/weir/sim-vllm/presets"
 	"github.com/llm-weir/weir/sim-vllm/server"
 )
@@ -30,7 +28,7 @@ type sim struct {
 }
 
 // start brings model servers, picker and gateway up; what came up is taken down again if the rest does not.
-func start(scenario string, s *System, out evidence.Sink) (st *stage, err error) {
+func start(ctx context.Context, scenario string, s *System, out evidence.Sink) (st *stage, err error) {
 	st = &stage{scenario: scenario, sys: s, out: out, clock: clock.NewReal(), clients: map[string]*client{}, changed: make(chan struct{})}
 	st.base, st.cancel = context.WithCancelCause(context.Background())
 	defer func() {
@@ -38,6 +36,9 @@ func start(scenario string, s *System, out evidence.Sink) (st *stage, err error)
 			err = errors.Join(err, st.close())
 		}
 	}()
+	if st.port, err = s.serverPort(); err != nil {
+		return st, err
+	}
 	for _, e := range s.cfg.Endpoints {
 		sm, err := st.startSim(e)
 		if err != nil {
@@ -45,18 +46,13 @@ func start(scenario string, s *System, out evidence.Sink) (st *stage, err error)
 		}
 		st.sims = append(st.sims, sm)
 	}
-	m, err := picker.New(s.loaded.Picker)
-	if err != nil {
-		return st, fmt.Errorf("reference: %w", err)
+	if s.opts.Command != nil {
+		st.router, err = st.startProgram(ctx)
+	} else {
+		st.router, err = st.startReference()
 	}
-	w := epp.DefaultWiring(m, s.opts.Contract, s.loaded.SessionHeaders...)
-	if s.opts.Tamper.Wiring != nil {
-		s.opts.Tamper.Wiring(&w)
-	}
-	st.epp, err = epp.Serve(epp.Options{Wiring: w, Config: s.loaded, PoolName: "local", GRPCAddr: loopback, HealthAddr: loopback, MetricsAddr: loopback,
-		Endpoints: st.pool(), Objectives: s.cfg.Objectives, Clock: st.clock, OnDecision: st.decided, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return st, fmt.Errorf("picker: %w", err)
+		return st, err
 	}
 	return st, st.startGateway()
 }
@@ -80,8 +76,7 @@ func (st *stage) startSim(spec sut.Endpoint) (*sim, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model server %s: %w", spec.Name, err)
 	}
-	// Each server has a loopback address of its own: pickers match subset hints by address without the port.
-	ln, err := net.Listen("tcp", fmt.Sprintf("127.0.1.%d:0", len(st.sims)+1))
+	ln, err := net.Listen("tcp", st.serverAddr(len(st.sims)+1))
 	if err != nil {
 		return nil, fmt.Errorf("model server %s: %w", spec.Name, err)
 	}
@@ -101,7 +96,7 @@ func serve(tasks *sync.WaitGroup, ln net.Listener, h http.Handler) *http.Server 
 }
 
 func (st *stage) startGateway() error {
-	g, err := gateway.New(gateway.Config{ExtProcAddr: st.epp.GRPCAddr(), Logger: slog.New(slog.DiscardHandler)})
+	g, err := gateway.New(gateway.Config{ExtProcAddr: st.router.GRPCAddr(), Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
@@ -115,12 +110,12 @@ func (st *stage) startGateway() error {
 	return nil
 }
 
-// pool lists the endpoints that are in the pool.
-func (st *stage) pool() []picker.Endpoint {
-	var out []picker.Endpoint
+// members are the model servers in the pool.
+func (st *stage) members() []*sim {
+	var out []*sim
 	for _, name := range st.member {
 		if sm := st.sim(name); sm != nil {
-			out = append(out, picker.Endpoint{Name: name, Address: sm.addr, Role: epp.RoleOf(sm.spec.Role)})
+			out = append(out, sm)
 		}
 	}
 	return out
@@ -137,8 +132,8 @@ func (st *stage) close() error {
 		if st.front != nil {
 			st.front.Close()
 		}
-		if st.epp != nil {
-			st.epp.Close()
+		if st.router != nil {
+			st.failure = st.router.Close()
 		}
 		for _, sm := range st.sims {
 			sm.server.Close()
@@ -149,5 +144,5 @@ func (st *stage) close() error {
 		}
 		st.tasks.Wait()
 	})
-	return nil
+	return st.failure
 }
