@@ -11,7 +11,6 @@ package binary
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"text/template"
 )
@@ -125,13 +124,16 @@ func split(text string) ([]string, error) {
 	take := func(n int) { word.WriteString(string(rest[:n])); rest = rest[n:]; open = true }
 	for len(rest) > 0 {
 		switch r := rest[0]; {
-		case strings.HasPrefix(string(rest), "{{"):
-			end := strings.Index(string(rest), "}}")
-			if end < 0 {
+		case r == '{' && len(rest) > 1 && rest[1] == '{':
+			n := 4
+			for n <= len(rest) && string(rest[n-2:n]) != "}}" {
+				n++
+			}
+			if n > len(rest) {
 				return nil, errors.New("a placeholder has no }}")
 			}
-			take(len([]rune(string(rest)[:end])) + 2)
-		case slices.Contains([]rune(" \t\n\r"), r):
+			take(n)
+		case strings.ContainsRune(" \t\n\r", r):
 			if open {
 				words = append(words, word.String())
 				word.Reset()

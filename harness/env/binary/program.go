@@ -102,9 +102,10 @@ func (p *Program) start(ctx context.Context) error {
 }
 
 // awaitReady waits until the program is ready, has ended, or has taken too long.
-func (p *Program) awaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.StartLimit)
+func (p *Program) awaitReady(outer context.Context) error {
+	ctx, cancel := context.WithTimeout(outer, p.cfg.StartLimit)
 	defer cancel()
+	missing := "nobody has looked" // at the last look that was not cut short
 	look := probe{grpc: p.ports.grpc, health: p.ports.health}
 	defer look.close()
 	refused := func(why string) error {
@@ -123,13 +124,16 @@ func (p *Program) awaitReady(ctx context.Context) error {
 		}
 		ok, why := look.ready(ctx)
 		switch {
+		case outer.Err() != nil:
+			return context.Cause(outer)
 		case ctx.Err() != nil:
-			return refused(fmt.Sprintf("it was not ready within %s: %s", p.cfg.StartLimit, why))
+			return refused(fmt.Sprintf("it was not ready within %s: %s", p.cfg.StartLimit, missing))
 		case p.process.gone(): // somebody else may have answered on its ports
 			return refused("")
 		case ok:
 			return nil
 		}
+		missing = why
 		pause()
 	}
 }

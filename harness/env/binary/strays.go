@@ -17,7 +17,7 @@ const markVariable = "WEIR_PROGRAM"
 // nothing is found.
 func killMarked(mark string, group int) (outside []string) {
 	for range 10 { // one that is just starting another is seen in the next round
-		found := marked(mark)
+		found := marked(markVariable, mark)
 		if len(found) == 0 {
 			break
 		}
@@ -37,7 +37,7 @@ type stray struct {
 	group   int
 }
 
-func marked(mark string) []stray {
+func marked(variable, value string) []stray {
 	var out []stray
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range dirs {
@@ -51,7 +51,7 @@ func marked(mark string) []stray {
 			continue
 		}
 		environ, err := os.ReadFile(filepath.Join(dir, "environ"))
-		if err != nil || !bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+markVariable+"="+mark+"\x00")) {
+		if err != nil || !bytes.Contains(append([]byte{0}, environ...), []byte("\x00"+variable+"="+value+"\x00")) {
 			_ = process.Release()
 			continue
 		}

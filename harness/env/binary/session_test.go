@@ -1,0 +1,117 @@
+package binary_test
+
+import (
+	"context"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/llm-weir/weir/harness/env/binary"
+	"github.com/llm-weir/weir/harness/env/local"
+	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/profile"
+	"github.com/llm-weir/weir/harness/run"
+	"github.com/llm-weir/weir/harness/scenario"
+	"github.com/llm-weir/weir/harness/sut"
+	"github.com/llm-weir/weir/harness/verdict"
+	"github.com/llm-weir/weir/suites/catalog"
+)
+
+// named are scenarios of the catalogue, in the given order.
+func named(t *testing.T, p profile.Profile, names ...string) []scenario.Compiled {
+	t.Helper()
+	var out []scenario.Compiled
+	for _, name := range names {
+		for _, c := range catalog.Compile(p, 7) {
+			if c.Name == name {
+				out = append(out, c)
+			}
+		}
+	}
+	if len(out) != len(names) {
+		t.Fatalf("the catalogue does not have all of %v", names)
+	}
+	return out
+}
+
+// play plays one scenario after the other, each against the program of its own mode.
+func play(t *testing.T, scenarios []string, modes []string) (*evidence.Bundle, []verdict.Verdict) {
+	t.Helper()
+	p, err := profile.Named(profile.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var features []string
+	for _, f := range sut.Features() {
+		features = append(features, string(f))
+	}
+	var n atomic.Int64
+	s, err := run.New(run.Options{Profile: p, Scenarios: named(t, p, scenarios...), Dir: filepath.Join(t.TempDir(), "bundle"), New: func() sut.System {
+		command := binary.Fake(modes[n.Add(1)-1])
+		return local.New(local.Options{Dialect: p.Config, Names: p.Headers, Command: &command, StartLimit: 5 * time.Second,
+			Implementation: sut.Implementation{Project: "fake", Features: features}})
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Start(context.Background())
+	b, _, err := s.Seal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b, run.Judge(b)
+}
+
+// Whatever a program does, its scenario ends with an explanation, the next one is played, and no process is left.
+func TestABadProgramStaysInItsScenario(t *testing.T) {
+	if testing.Short() {
+		t.Skip("half a minute of real time")
+	}
+	for _, c := range []struct {
+		says, mode string
+		scenario   string
+		want       verdict.Kind // the worst of the scenario
+		why        string
+		log        string
+	}{
+		{"it ends at once", "exits", "pri-late-high", verdict.Error, "exit status 7; it printed: no licence found", "no licence found"},
+		{"it never listens", "silent", "pri-late-high", verdict.Error, "not ready within 5s", ""},
+		{"it crashes while it works", "crashes", "pri-late-high", verdict.Error, "the picker ended by itself: exit status 3; it printed: serving\nsegmentation fault", "segmentation fault"},
+		{"it leaves another behind that keeps its ports", "daemon", "pri-late-high", verdict.Error, "left processes outside its group behind", ""},
+		{"it listens late", "late", "pri-late-high", verdict.Pass, "", "serving"},
+		{"it floods its log", "floods", "pri-late-high", verdict.Pass, "", "bytes are not kept"},
+		{"it ignores SIGTERM where nobody waits for it", "stubborn", "pri-late-high", verdict.Pass, "", "did not end within"},
+		{"it ignores SIGTERM where that is judged", "stubborn", "shut-queued", verdict.Fail, "a", "did not end within"},
+		{"a good one", "good", "shut-queued", verdict.Pass, "", "serving"},
+	} {
+		t.Run(c.says, func(t *testing.T) {
+			const token = "WEIR_TEST_TOKEN"
+			mark := rand.Text()
+			t.Setenv(token, mark)
+			b, verdicts := play(t, []string{c.scenario, "activation"}, []string{c.mode, "good"})
+			worst, why := verdict.Pass, ""
+			for _, v := range verdicts {
+				switch {
+				case v.Scenario == c.scenario && v.Kind != verdict.Pass && (worst == verdict.Pass || v.Kind == c.want):
+					worst, why = v.Kind, v.Why
+				case v.Scenario == "activation" && v.Kind != verdict.Pass:
+					t.Errorf("the next scenario: %s is %v: %s", v.Requirement, v.Kind, v.Why)
+				}
+			}
+			if worst != c.want || !strings.Contains(why, c.why) {
+				t.Errorf("%v: %s\nwant %v: %s", worst, why, c.want, c.why)
+			}
+			log, err := os.ReadFile(filepath.Join(b.Dir, "env", c.scenario, "picker.log"))
+			if err != nil || !strings.Contains(string(log), c.log) {
+				t.Errorf("the log in the bundle: %v %.500s", err, log)
+			}
+			if left := binary.Marked(token, mark); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
