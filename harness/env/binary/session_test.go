@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -38,8 +39,8 @@ func named(t *testing.T, p profile.Profile, names ...string) []scenario.Compiled
 	return out
 }
 
-// play plays one scenario after the other, each against the program of its own mode.
-func play(t *testing.T, scenarios []string, modes []string) (*evidence.Bundle, []verdict.Verdict) {
+// play plays scenarios, each against the program of its own command; the last command serves all that follow.
+func play(t *testing.T, parallel int, scenarios []string, commands ...binary.Command) (*evidence.Bundle, []verdict.Verdict) {
 	t.Helper()
 	p, err := profile.Named(profile.Default)
 	if err != nil {
@@ -50,8 +51,8 @@ func play(t *testing.T, scenarios []string, modes []string) (*evidence.Bundle, [
 		features = append(features, string(f))
 	}
 	var n atomic.Int64
-	s, err := run.New(run.Options{Profile: p, Scenarios: named(t, p, scenarios...), Dir: filepath.Join(t.TempDir(), "bundle"), New: func() sut.System {
-		command := binary.Fake(modes[n.Add(1)-1])
+	s, err := run.New(run.Options{Profile: p, Scenarios: named(t, p, scenarios...), Dir: filepath.Join(t.TempDir(), "bundle"), Parallel: parallel, New: func() sut.System {
+		command := commands[min(int(n.Add(1)), len(commands))-1]
 		return local.New(local.Options{Dialect: p.Config, Names: p.Headers, Command: &command, StartLimit: 5 * time.Second,
 			Implementation: sut.Implementation{Project: "fake", Features: features}})
 	}})
@@ -92,7 +93,7 @@ func TestABadProgramStaysInItsScenario(t *testing.T) {
 			const token = "WEIR_TEST_TOKEN"
 			mark := rand.Text()
 			t.Setenv(token, mark)
-			b, verdicts := play(t, []string{c.scenario, "activation"}, []string{c.mode, "good"})
+			b, verdicts := play(t, 1, []string{c.scenario, "activation"}, binary.Fake(c.mode), binary.Fake("good"))
 			worst, why := verdict.Pass, ""
 			for _, v := range verdicts {
 				switch {
@@ -113,5 +114,39 @@ func TestABadProgramStaysInItsScenario(t *testing.T) {
 				t.Errorf("left behind: %v", left)
 			}
 		})
+	}
+}
+
+// A picker that is quite different is failed for what it lacks, passed for what it has, and never an error.
+func TestTinyEPP(t *testing.T) {
+	if testing.Short() {
+		t.Skip("ten seconds of real time")
+	}
+	exe := filepath.Join(t.TempDir(), "tinyepp")
+	if out, err := exec.Command("go", "build", "-o", exe, "../../testdata/tinyepp").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	command, err := binary.Parse("'" + exe + "' --config {{.Config}} --port {{.GRPCPort}} --endpoints {{.EndpointsFile}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, verdicts := play(t, 8, []string{"activation", "pri-strict", "fair-round-robin", "fair-global-strict", "can-queued", "proto-late-choice", "cfg-mistakes", "shut-queued", "sat-stale"}, command)
+	got := map[string]verdict.Kind{}
+	for _, v := range verdicts {
+		if worst, ok := got[v.Requirement]; !ok || v.Kind != verdict.Pass && worst == verdict.Pass {
+			got[v.Requirement] = v.Kind
+		}
+		if v.Kind == verdict.Error {
+			t.Errorf("%s in %s: error: %s", v.Requirement, v.Scenario, v.Why)
+		}
+	}
+	for id, want := range map[string]verdict.Kind{
+		"INV-01": verdict.Pass, "FC-FAIR-06": verdict.Pass, "FC-CAN-01": verdict.Pass, "FC-PROTO-02": verdict.Pass, // a gate, one order for all, a queue that clients can leave, a late choice
+		"FC-PRI-01": verdict.Fail, "FC-FAIR-01": verdict.Fail, "FC-CFG-03": verdict.Fail, "FC-SHUT-01": verdict.Fail, // no priorities, no tenants, no opinion, no farewell
+		"FC-SAT-09": verdict.Inconclusive, // it scrapes nobody
+	} {
+		if kind, ok := got[id]; !ok || kind != want {
+			t.Errorf("%s: %v, want %v", id, kind, want)
+		}
 	}
 }
