@@ -15,7 +15,7 @@ import (
 // externalFlags name a picker to be judged in place of the built-in reference.
 type externalFlags struct {
 	EPP string `name:"epp" placeholder:"COMMAND" help:"Command that starts the picker to judge, with placeholders: {{.Config}} {{.GRPCPort}} {{.HealthPort}} {{.MetricsPort}} {{.PoolName}} {{.PoolNamespace}} {{.Kubeconfig}} {{.EndpointsFile}} {{.ObjectivesFile}}. KUBECONFIG and NAMESPACE are set too. Default: the built-in reference."`
-	SUT string `name:"sut" placeholder:"NAME|FILE" help:"Descriptor of the picker to judge: llm-d-router, generic-extproc, or a YAML file with organization, project, version, url, contact, command, features, startLimit, tolerances."`
+	SUT string `name:"sut" placeholder:"NAME|FILE" help:"Descriptor of the picker to judge: llm-d-router, generic-extproc, or a YAML file with organization, project, version, url, contact, command, features, tls, startLimit, tolerances."`
 }
 
 // given tells whether a picker is named.
@@ -37,6 +37,7 @@ func (e externalFlags) argv() []string {
 type external struct {
 	descriptor sut.Descriptor
 	command    binary.Command
+	discover   bool // nobody has declared its features
 }
 
 // read reads the descriptor, if any, and the command.
@@ -61,7 +62,7 @@ func (e externalFlags) read() (external, error) {
 	d := &x.descriptor
 	d.Command = text
 	d.Organization, d.Project, d.Version = cmp.Or(d.Organization, "unknown"), cmp.Or(d.Project, x.command.Program()), cmp.Or(d.Version, "unknown")
-	if d.Features == nil {
+	if x.discover = d.Features == nil; x.discover {
 		for _, f := range sut.Features() {
 			d.Features = append(d.Features, string(f))
 		}
@@ -75,7 +76,7 @@ func (e externalFlags) read() (external, error) {
 // system is the factory of the environment around the picker.
 func (x external) system(p profile.Profile) func() sut.System {
 	return func() sut.System {
-		return local.New(local.Options{Dialect: p.Config, Names: p.Headers, Command: &x.command, StartLimit: x.descriptor.StartLimit,
+		return local.New(local.Options{Dialect: p.Config, Names: p.Headers, Command: &x.command, StartLimit: x.descriptor.StartLimit, TLS: x.descriptor.TLS, Discover: x.discover,
 			Implementation: x.descriptor.Implementation})
 	}
 }

@@ -21,6 +21,8 @@ type Descriptor struct {
 	Implementation `yaml:",inline"`
 	// Command starts it: a command line with placeholders ("" where the caller has one).
 	Command string `yaml:"command"`
+	// TLS says that it serves ext_proc with TLS; its certificate is not looked at.
+	TLS bool `yaml:"tls"`
 	// StartLimit is how long it may take to become ready; 0: the environment's.
 	StartLimit time.Duration `yaml:"startLimit"`
 	// Tolerances replace those of the profile where they are set; the checks of the bundle hold what they came to.

@@ -2,6 +2,7 @@ package binary
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -80,6 +81,9 @@ func serve(ctx context.Context, mode, config, grpcPort, healthPort, metricsPort,
 	if err != nil {
 		return refuse(err)
 	}
+	if mode == "modest" && strings.Contains(string(doc), "holdback") {
+		return refuse(errors.New("holdback is beyond me"))
+	}
 	cfg, err := epconfig.Load("config.yaml", doc, contract)
 	if err != nil {
 		return refuse(err)
@@ -100,6 +104,8 @@ func serve(ctx context.Context, mode, config, grpcPort, healthPort, metricsPort,
 		o.Readiness.Synced = func() bool { return false }
 	case "health-elsewhere": // on the ext_proc port, although a port of its own was given to it
 		o.HealthOnGRPC, o.HealthAddr = true, "127.0.0.1:0"
+	case "tls":
+		o.Secure = true
 	case "no-health":
 		o.HealthAddr = "127.0.0.1:0"
 	}

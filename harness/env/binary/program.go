@@ -23,6 +23,8 @@ type Config struct {
 	Objectives map[string]int
 	// StartLimit is how long it may take to become ready or to refuse its configuration. 0: 10 s (spec/requirements.md, "exit").
 	StartLimit time.Duration
+	// TLS: it serves ext_proc with TLS; its certificate is not looked at. Its health port is plaintext in any case.
+	TLS bool
 	// Grace is how long it may take to end after SIGTERM before it is killed, when nobody waits for it any more. 0: 1 s.
 	Grace time.Duration
 	// OnFile gets what is worth keeping of a run, at its end: the log of the program, what it asked of the Kubernetes API. nil: nobody.
@@ -106,7 +108,7 @@ func (p *Program) awaitReady(outer context.Context) error {
 	ctx, cancel := context.WithTimeout(outer, p.cfg.StartLimit)
 	defer cancel()
 	missing := "nobody has looked" // at the last look that was not cut short
-	look := probe{grpc: p.ports.grpc, health: p.ports.health}
+	look := probe{grpc: p.ports.grpc, health: p.ports.health, tls: p.cfg.TLS}
 	defer look.close()
 	refused := func(why string) error {
 		e := &StartError{Argv: p.process.argv, Ended: p.process.gone(), ExitCode: -1, Why: why}

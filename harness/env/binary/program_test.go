@@ -54,6 +54,7 @@ func TestHabits(t *testing.T) {
 		{"one whose health service never serves", "unhealthy", document, "says NOT_SERVING", -1, "", "serving"},
 		{"one without the health service it was given a port for", "no-health", document, "nobody listens on its health port", -1, "", "serving"},
 		{"one whose health service is on the other port", "health-elsewhere", document, "", 0, "", "serving"},
+		{"one that speaks TLS and was to speak plaintext", "tls", document, "speaks no gRPC (in plaintext: is TLS on?)", -1, "", "serving"},
 		{"one that ignores SIGTERM", "stubborn", document, "", 0, "", "killed: it did not end within 300ms of SIGTERM"},
 		{"one that floods its log", "floods", document, "", 0, "", "bytes are not kept"},
 		{"one that leaves another with its ports behind", "daemon", document, "", 0, "left processes outside its group behind, which were killed: ", ""},
@@ -105,6 +106,19 @@ func TestAProgramThatDoesNotExist(t *testing.T) {
 	var refused *StartError
 	if _, err := Start(t.Context(), Config{Command: c, Document: document}); !errors.As(err, &refused) || !strings.Contains(err.Error(), "no-such-program") {
 		t.Error(err)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	p, err := Start(t.Context(), Config{Command: Fake("tls"), Document: document, ServerPort: 1, TLS: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := Start(t.Context(), Config{Command: Fake("good"), Document: document, ServerPort: 1, TLS: true, StartLimit: 3 * time.Second}); err == nil || !strings.Contains(err.Error(), "TLS was asked for") {
+		t.Errorf("plaintext where TLS was asked for: %v", err)
 	}
 }
 

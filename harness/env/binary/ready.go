@@ -2,6 +2,7 @@ package binary
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -21,6 +23,7 @@ const extProcService = "envoy.service.ext_proc.v3.ExternalProcessor"
 // port; a program without a health service is ready when its ext_proc port is open.
 type probe struct {
 	grpc, health int // ports; health 0: none
+	tls          bool
 	conns        map[int]*grpc.ClientConn
 }
 
@@ -29,38 +32,58 @@ func (p *probe) ready(ctx context.Context) (ok bool, why string) {
 	if !open(ctx, p.grpc) {
 		return false, fmt.Sprintf("nobody listens on its ext_proc port %d", p.grpc)
 	}
-	if p.health != 0 && open(ctx, p.health) {
-		switch ok, known, text := p.check(ctx, p.health); {
-		case ok || known:
-			return ok, text
-		default:
-			why = text
-		}
-	} else if p.health != 0 {
-		why = fmt.Sprintf("nobody listens on its health port %d", p.health)
+	main, mainSays := p.check(ctx, p.grpc, p.tls)
+	if main == broken {
+		return false, fmt.Sprintf("its ext_proc port %d speaks no gRPC (%s): %s", p.grpc, p.transport(), mainSays)
 	}
-	ok, known, text := p.check(ctx, p.grpc)
-	switch {
-	case known:
-		return ok, text
+	switch own, says := p.own(ctx); {
+	case own == serving:
+		return true, ""
+	case own == notServing:
+		return false, says
+	case main == serving:
+		return true, ""
+	case main == notServing:
+		return false, mainSays
 	case p.health != 0: // it promised a health service
-		return false, why
+		return false, says
 	}
 	return true, ""
 }
 
-// check asks one health service; known tells whether there is one.
-func (p *probe) check(ctx context.Context, port int) (ok, known bool, why string) {
-	conn := p.conns[port]
-	if conn == nil {
-		var err error
-		if conn, err = grpc.NewClient("passthrough:///"+address(port), grpc.WithTransportCredentials(insecure.NewCredentials())); err != nil {
-			return false, false, err.Error()
-		}
-		if p.conns == nil {
-			p.conns = map[int]*grpc.ClientConn{}
-		}
-		p.conns[port] = conn
+// own asks the health service on the port of its own.
+func (p *probe) own(ctx context.Context) (answer, string) {
+	switch {
+	case p.health == 0:
+		return none, ""
+	case !open(ctx, p.health):
+		return none, fmt.Sprintf("nobody listens on its health port %d", p.health)
+	}
+	return p.check(ctx, p.health, false)
+}
+
+func (p *probe) transport() string {
+	if p.tls {
+		return "TLS was asked for: is it on?"
+	}
+	return "in plaintext: is TLS on?"
+}
+
+// answer is what a port says of health.
+type answer int
+
+const (
+	serving answer = iota
+	notServing
+	none   // gRPC without a health service
+	broken // no gRPC
+)
+
+// check asks for the health service on a port; the text says what is wrong.
+func (p *probe) check(ctx context.Context, port int, secure bool) (answer, string) {
+	conn, err := p.conn(port, secure)
+	if err != nil {
+		return broken, err.Error()
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
@@ -69,15 +92,37 @@ func (p *probe) check(ctx context.Context, port int) (ok, known bool, why string
 		switch code := status.Code(err); code {
 		case codes.OK:
 			if r.GetStatus() == healthv1.HealthCheckResponse_SERVING {
-				return true, true, ""
+				return serving, ""
 			}
-			return false, true, fmt.Sprintf("its health service on port %d says %s", port, r.GetStatus())
+			return notServing, fmt.Sprintf("its health service on port %d says %s", port, r.GetStatus())
 		case codes.NotFound: // of that name
+		case codes.Unavailable, codes.DeadlineExceeded:
+			return broken, fmt.Sprintf("its health service on port %d: %s", port, status.Convert(err).Message())
 		default:
-			return false, false, fmt.Sprintf("its health service on port %d: %s", port, status.Convert(err).Message())
+			return none, fmt.Sprintf("its health service on port %d: %s", port, status.Convert(err).Message())
 		}
 	}
-	return false, false, fmt.Sprintf("its health service on port %d knows neither \"\" nor %s", port, extProcService)
+	return none, fmt.Sprintf("its health service on port %d knows neither \"\" nor %s", port, extProcService)
+}
+
+// conn is the connection to a port, opened once.
+func (p *probe) conn(port int, secure bool) (*grpc.ClientConn, error) {
+	if c := p.conns[port]; c != nil {
+		return c, nil
+	}
+	creds := insecure.NewCredentials()
+	if secure {
+		creds = credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: true})
+	}
+	c, err := grpc.NewClient("passthrough:///"+address(port), grpc.WithTransportCredentials(creds))
+	if err != nil {
+		return nil, err
+	}
+	if p.conns == nil {
+		p.conns = map[int]*grpc.ClientConn{}
+	}
+	p.conns[port] = c
+	return c, nil
 }
 
 func (p *probe) close() {

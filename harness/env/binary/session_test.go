@@ -3,6 +3,7 @@ package binary_test
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -147,6 +148,38 @@ func TestTinyEPP(t *testing.T) {
 	} {
 		if kind, ok := got[id]; !ok || kind != want {
 			t.Errorf("%s: %v, want %v", id, kind, want)
+		}
+	}
+}
+
+// What nobody has declared is tried: a program that refuses a configuration at its start does not know the feature.
+func TestDiscovery(t *testing.T) {
+	p, err := profile.Named(profile.Default)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holdback := sut.Configuration{Ceiling: sut.Ceiling{Kind: "holdback", Min: 0.5, Max: 1}, Bands: []sut.Band{{Priority: 0}, {Priority: -10}}}
+	for _, c := range []struct {
+		says, mode string
+		discover   bool
+		config     sut.Configuration
+		want       string // of the unsupported feature; "" for none
+	}{
+		{"refused", "modest", true, holdback, "holdback is beyond me"},
+		{"refused although it was declared: the scenario will show", "modest", false, holdback, ""},
+		{"taken", "good", true, holdback, ""},
+		{"not asked for", "modest", true, sut.Configuration{}, ""},
+		{"it does not even start: the scenario will show", "silent", true, holdback, ""},
+	} {
+		command := binary.Fake(c.mode)
+		s := local.New(local.Options{Dialect: p.Config, Command: &command, Discover: c.discover, StartLimit: 5 * time.Second})
+		err := s.Configure(t.Context(), c.config)
+		var unsupported *sut.UnsupportedError
+		switch {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", c.says, err)
+		case c.want != "" && (!errors.As(err, &unsupported) || unsupported.Feature != sut.Holdback || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %v, want %q", c.says, err, c.want)
 		}
 	}
 }

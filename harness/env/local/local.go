@@ -35,6 +35,8 @@ type Options struct {
 	// Command starts a picker that is judged in place of the reference; nil: the reference. Contract and Tamper do not matter then.
 	Command        *binary.Command
 	StartLimit     time.Duration // of that picker; 0: 10 s
+	TLS            bool          // it serves ext_proc with TLS, under whatever certificate
+	Discover       bool          // nobody has declared its features: those that it refuses at start are not judged
 	Implementation sut.Implementation
 }
 
@@ -59,14 +61,14 @@ func (s *System) Describe() sut.Implementation {
 }
 
 // Configure implements sut.System.
-func (s *System) Configure(_ context.Context, c sut.Configuration) error {
+func (s *System) Configure(ctx context.Context, c sut.Configuration) error {
 	doc, err := sut.Render(c, s.opts.Dialect)
 	if err != nil {
 		return err
 	}
 	if s.opts.Command != nil {
 		s.cfg, s.doc = c, doc
-		return nil
+		return s.discover(ctx)
 	}
 	loaded, err := s.opts.Tamper.Load(doc, s.opts.Contract)
 	if err != nil {

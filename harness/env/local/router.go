@@ -93,7 +93,7 @@ func (st *stage) startProgram(ctx context.Context) (router, error) {
 
 func (st *stage) programConfig(doc string, keep func(string, []byte)) binary.Config {
 	return binary.Config{Command: *st.sys.opts.Command, Document: doc, ServerPort: st.port, Endpoints: endpoints(st.members()), Objectives: st.sys.cfg.Objectives,
-		StartLimit: st.sys.opts.StartLimit, OnFile: keep}
+		StartLimit: st.sys.opts.StartLimit, TLS: st.sys.opts.TLS, OnFile: keep}
 }
 
 func endpoints(members []*sim) []binary.Endpoint {

@@ -96,7 +96,11 @@ func serve(tasks *sync.WaitGroup, ln net.Listener, h http.Handler) *http.Server 
 }
 
 func (st *stage) startGateway() error {
-	g, err := gateway.New(gateway.Config{ExtProcAddr: st.router.GRPCAddr(), Logger: slog.New(slog.DiscardHandler)})
+	toPicker, err := gateway.PickerTLS("", st.sys.opts.TLS)
+	if err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	g, err := gateway.New(gateway.Config{ExtProcAddr: st.router.GRPCAddr(), TLS: toPicker, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
