@@ -14,6 +14,12 @@ import (
 	"github.com/llm-weir/weir/harness/clock"
 )
 
+// The files that are kept of a program.
+const (
+	LogFile   = "picker.log"     // its command line, its end, and the first and last of what it printed
+	CallsFile = "kube-calls.txt" // what it asked of the Kubernetes API
+)
+
 // Config is one start of a program.
 type Config struct {
 	Command    Command
@@ -27,7 +33,7 @@ type Config struct {
 	TLS bool
 	// Grace is how long it may take to end after SIGTERM before it is killed, when nobody waits for it any more. 0: 1 s.
 	Grace time.Duration
-	// OnFile gets what is worth keeping of a run, at its end: the log of the program, what it asked of the Kubernetes API. nil: nobody.
+	// OnFile gets the files that are kept, at the end; nil: nobody.
 	OnFile func(name string, content []byte)
 }
 
@@ -239,6 +245,6 @@ func (p *Program) keep(took time.Duration) {
 		fmt.Fprintf(&b, "killed: it did not end within %s of SIGTERM\n", p.cfg.Grace)
 	}
 	fmt.Fprintf(&b, "\n%s", p.process.out.String())
-	p.cfg.OnFile("picker.log", []byte(b.String()))
-	p.cfg.OnFile("kube-calls.txt", []byte(p.world.calls()))
+	p.cfg.OnFile(LogFile, []byte(b.String()))
+	p.cfg.OnFile(CallsFile, []byte(p.world.calls()))
 }

@@ -162,7 +162,11 @@ func (p program) awaitScrapes(ctx context.Context, members, others []*sim) {
 
 // tryProgram starts the program with another document and ends it again.
 func (st *stage) tryProgram(ctx context.Context, name, doc string) evidence.Process {
-	p, err := binary.Start(ctx, st.programConfig(doc, func(file string, content []byte) { st.out.File(name+"-"+file, content) }))
+	p, err := binary.Start(ctx, st.programConfig(doc, func(file string, content []byte) {
+		if file == binary.LogFile {
+			st.out.File(name+"-"+file, content)
+		}
+	}))
 	var refused *binary.StartError
 	switch {
 	case errors.As(err, &refused):
