@@ -66,6 +66,9 @@ type Configuration struct {
 	Detector   Detector       `json:"detector"`
 	Ceiling    Ceiling        `json:"ceiling"`
 	Bands      []Band         `json:"bands,omitempty"`
+	// DefaultBand and NegativeBand are the templates of priorities without an entry, the second one of negative ones; nil: unset.
+	DefaultBand  *Band `json:"defaultBand,omitempty"`
+	NegativeBand *Band `json:"negativeBand,omitempty"`
 	// MaxRequests and MaxBytes are the global limits; 0: unset.
 	MaxRequests int64 `json:"maxRequests,omitempty"`
 	MaxBytes    int64 `json:"maxBytes,omitempty"`
@@ -111,6 +114,8 @@ type Detector struct {
 	KVUtil         float64       `json:"kvCacheUtilThreshold,omitempty"`
 	Staleness      time.Duration `json:"metricsStalenessThresholdNs,omitempty"`
 	Headroom       float64       `json:"headroom,omitempty"`
+	// MaxOutput adds the estimated output to the tokens of a request, up to so many; 0: no estimates.
+	MaxOutput int `json:"maxEstimatedOutputTokens,omitempty"`
 }
 
 // Ceiling selects the usage-limit policy; Kind "" leaves the router's default.

@@ -40,9 +40,20 @@ type Stage interface {
 	RemoveEndpoint(name string) error
 	// QueueSize is the router's own count of waiting requests, false if it does not publish one.
 	QueueSize() (int, bool)
-	Sample(mark string) error
+	// Relabel changes the role of an endpoint in place; SetObjectives replaces the objectives.
+	Relabel(name, role string) error
+	SetObjectives(m map[string]int) error
+	// Sample reads a metrics page: the router's (all: every family of it), or a model server's.
+	Sample(mark, endpoint string, all bool) error
 	// Shutdown begins a graceful termination and returns at once.
 	Shutdown()
+	// Down tells whether a router that was shut down has ended.
+	Down() bool
+	// Streams opens idle streams to the router; Health is what its health service says, such as SERVING.
+	Streams(n int) error
+	Health(ctx context.Context) (string, error)
+	// Restart brings up a new router in the place of one that was shut down.
+	Restart(ctx context.Context) error
 	TryStart(ctx context.Context, name, doc string) evidence.Process
 	// Load plays an open-loop plan; invalid says why the load that was offered is not the planned one, "" if it is.
 	Load(ctx context.Context, p plan.Plan) (invalid string, err error)
@@ -117,10 +128,25 @@ func (p player) play(ctx context.Context, s Step) error {
 		err = p.st.AddEndpoint(s.Endpoint)
 	case OpRemove:
 		err = p.st.RemoveEndpoint(s.Endpoint)
+	case OpLabel:
+		err = p.st.Relabel(s.Endpoint, s.Mode)
+	case OpObjective:
+		err = p.st.SetObjectives(s.Objectives)
 	case OpShutdown:
 		p.st.Shutdown()
+	case OpDown:
+		p.await(ctx, s.Limit, EndLimit, &rec, func() (bool, string) { return p.st.Down(), "the router did not end" })
+	case OpStreams:
+		err = p.st.Streams(s.Count)
+	case OpHealth:
+		var herr error
+		if rec.Detail, herr = p.st.Health(ctx); herr != nil {
+			rec.OK, rec.Detail = false, herr.Error()
+		}
+	case OpRestart:
+		err = p.st.Restart(ctx)
 	case OpSample:
-		if serr := p.st.Sample(s.Mark); serr != nil {
+		if serr := p.st.Sample(s.Mark, s.Endpoint, s.Mode == "all"); serr != nil {
 			rec.OK, rec.Detail = false, serr.Error()
 		}
 	case OpTryStart:

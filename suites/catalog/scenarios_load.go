@@ -11,7 +11,6 @@ import (
 	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/sut"
-	"github.com/llm-weir/weir/harness/wire"
 	"github.com/llm-weir/weir/loadgen/plan"
 	"github.com/llm-weir/weir/loadgen/workload"
 )
@@ -106,17 +105,15 @@ func RunChecks(p profile.Profile) []checks.Spec {
 		drain = "no-drain"
 	}
 	unnamed := []string{"ref-gate-off"} // legacy admission names no reason (spec/endpoint-picker.md §5.4)
-	if !slices.Contains(p.Reasons, wire.ReasonNoEndpoints) {
-		// Router 0.9 names no reason where a dispatched request finds no candidate (spec/endpoint-picker.md §5.3).
-		unnamed = append(unnamed, "ref-no-candidate", "head-all-excluded")
-	}
+	unnamed = append(unnamed, unnamedReasons(p.Reasons)...)
+	deadlined := []string{"ttl-stream-deadline"}
 	all := []checks.Spec{
 		{Check: "conservation", Requirement: "INV-03", Needed: 200, Kinds: 3},
 		{Check: "no-internal-errors", Requirement: "INV-06", Needed: 20, Statuses: statuses, Reasons: p.Reasons,
-			Malformed: []string{"proto-malformed"}, Mode: drain, Unnamed: unnamed, Cut: []string{"evi-mid-stream"}},
+			Malformed: []string{"proto-malformed"}, Mode: drain, Unnamed: unnamed, Deadlined: deadlined, Cut: []string{"evi-mid-stream"}},
 		{Check: "one-dispatch", Requirement: "INV-07", Needed: 200},
 		{Check: "declared-reasons", Requirement: "FC-REF-08", Needed: 3, Reasons: p.Reasons},
-		{Check: "clean-refusals", Requirement: "FC-REF-10", Needed: 20},
+		{Check: "clean-refusals", Requirement: "FC-REF-10", Needed: 20, Deadlined: deadlined},
 		{Check: "refused-unseen", Requirement: "FC-REF-11", Needed: 20, Reason: p.Refusals.Evicted.Reason},
 	}
 	var out []checks.Spec

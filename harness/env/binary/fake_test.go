@@ -1,6 +1,7 @@
 package binary
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -53,9 +54,11 @@ func fake(mode, config, grpcPort, healthPort, metricsPort, endpoints, objectives
 	case "late":
 		clock.Sleep(ctx, 700*time.Millisecond)
 	case "floods":
+		out := bufio.NewWriter(os.Stdout)
 		for i := range 300_000 {
-			fmt.Printf("line %06d %s\n", i, strings.Repeat("x", 50))
+			fmt.Fprintf(out, "line %06d %s\n", i, strings.Repeat("x", 50))
 		}
+		out.Flush()
 	case "daemon": // leaves another behind, in a session of its own, which keeps the ports
 		args := append([]string{}, os.Args[1:]...)
 		args[1] = "stubborn"

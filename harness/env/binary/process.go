@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -25,6 +26,7 @@ type process struct {
 	out    output
 	ended  chan struct{} // closed when it has ended and its output has been read
 	err    error         // of its end; read after ended
+	asked  atomic.Bool   // it was told to end
 	killed bool          // it had to be
 	strays []string      // processes that had left its group and were killed
 }
@@ -78,6 +80,7 @@ func (p *process) signal(s syscall.Signal) {
 
 // stop asks it to end, kills it if it has not ended within grace, and kills whatever it left behind.
 func (p *process) stop(grace time.Duration) {
+	p.asked.Store(true)
 	p.signal(syscall.SIGTERM)
 	t := clock.NewReal().Timer(grace)
 	defer t.Stop()

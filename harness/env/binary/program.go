@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 
 // The files that are kept of a program.
 const (
-	LogFile   = "picker.log"     // its command line, its end, and the first and last of what it printed
+	LogFile   = "picker.log"     // of its first start (picker-2.log of its second): its command line, its end, and the first and last of what it printed
 	CallsFile = "kube-calls.txt" // what it asked of the Kubernetes API
 )
 
@@ -41,11 +40,13 @@ type Config struct {
 type Program struct {
 	cfg     Config
 	world   *world
+	argv    []string
 	process *process
+	starts  int
 	ports   struct{ grpc, health, metrics int } // 0: not used
 
-	asked  atomic.Bool // it was told to end
 	failed chan struct{}
+	fail   sync.Once
 	tasks  sync.WaitGroup
 	once   sync.Once
 	err    error // of Close
@@ -71,7 +72,8 @@ func (p *Program) start(ctx context.Context) error {
 	if p.world, err = newWorld(p.cfg.Document, p.cfg.ServerPort); err != nil {
 		return fmt.Errorf("surroundings of the picker: %w", err)
 	}
-	if err := errors.Join(p.world.setEndpoints(p.cfg.Endpoints), p.world.setObjectives(p.cfg.Objectives)); err != nil {
+	_, err = p.world.setEndpoints(p.cfg.Endpoints)
+	if err = errors.Join(err, p.world.setObjectives(p.cfg.Objectives)); err != nil {
 		return fmt.Errorf("surroundings of the picker: %w", err)
 	}
 	values := Values{Config: p.world.file("config.yaml"), PoolName: poolName, PoolNamespace: namespace, Kubeconfig: p.world.file("kubeconfig"),
@@ -89,17 +91,24 @@ func (p *Program) start(ctx context.Context) error {
 		}
 		*port.text = strconv.Itoa(*port.to)
 	}
-	argv, err := p.cfg.Command.Argv(values)
-	if err != nil {
+	if p.argv, err = p.cfg.Command.Argv(values); err != nil {
 		return err
 	}
-	if p.process, err = run(argv, "KUBECONFIG="+values.Kubeconfig, "NAMESPACE="+namespace); err != nil {
-		return &StartError{Argv: argv, ExitCode: -1, Why: err.Error()}
+	return p.launch(ctx)
+}
+
+// launch starts the program and waits until it is ready and knows its surroundings.
+func (p *Program) launch(ctx context.Context) error {
+	started, err := run(p.argv, "KUBECONFIG="+p.world.file("kubeconfig"), "NAMESPACE="+namespace)
+	if err != nil {
+		return &StartError{Argv: p.argv, ExitCode: -1, Why: err.Error()}
 	}
+	p.process = started
+	p.starts++
 	p.tasks.Go(func() {
-		<-p.process.ended
-		if !p.asked.Load() {
-			close(p.failed)
+		<-started.ended
+		if !started.asked.Load() {
+			p.fail.Do(func() { close(p.failed) })
 		}
 	})
 	if err := p.awaitReady(ctx); err != nil {
@@ -107,6 +116,18 @@ func (p *Program) start(ctx context.Context) error {
 	}
 	p.world.awaitWatches(ctx)
 	return nil
+}
+
+// Restart starts the program again, on its ports and in its surroundings as they are now, after Shutdown.
+func (p *Program) Restart(ctx context.Context) error {
+	if p.process == nil || !p.process.asked.Load() {
+		return errors.New("the picker was not shut down")
+	}
+	if err := p.end(); err != nil {
+		return err
+	}
+	p.process = nil
+	return p.launch(ctx)
 }
 
 // awaitReady waits until the program is ready, has ended, or has taken too long.
@@ -149,6 +170,14 @@ func (p *Program) awaitReady(outer context.Context) error {
 // GRPCAddr is where ext_proc is served.
 func (p *Program) GRPCAddr() string { return address(p.ports.grpc) }
 
+// HealthAddr is where the health service is: on a port of its own where the command takes one, else with ext_proc.
+func (p *Program) HealthAddr() string {
+	if p.ports.health == 0 {
+		return address(p.ports.grpc)
+	}
+	return address(p.ports.health)
+}
+
 // MetricsAddr is where the metrics page is served; "" if the command takes no port for it.
 func (p *Program) MetricsAddr() string {
 	if p.ports.metrics == 0 {
@@ -158,8 +187,10 @@ func (p *Program) MetricsAddr() string {
 }
 
 // SetEndpoints publishes the members of the pool and waits until every watch of them has been sent the change.
-func (p *Program) SetEndpoints(ctx context.Context, list []Endpoint) error {
-	return errors.Join(p.world.setEndpoints(list), p.delivered(ctx))
+// It tells whether one that stays has changed its labels.
+func (p *Program) SetEndpoints(ctx context.Context, list []Endpoint) (relabelled bool, err error) {
+	relabelled, err = p.world.setEndpoints(list)
+	return relabelled, errors.Join(err, p.delivered(ctx))
 }
 
 // SetObjectives publishes the objectives likewise.
@@ -186,7 +217,7 @@ func (p *Program) Failure() error {
 
 // Shutdown tells the program to end and waits for it, until ctx ends.
 func (p *Program) Shutdown(ctx context.Context) error {
-	p.asked.Store(true)
+	p.process.asked.Store(true)
 	p.process.signal(syscall.SIGTERM)
 	select {
 	case <-p.process.ended:
@@ -204,19 +235,27 @@ const portLimit = time.Second
 func (p *Program) Close() error {
 	p.once.Do(func() {
 		if p.process != nil {
-			p.asked.Store(true)
-			began := clock.NewReal()
-			p.process.stop(p.cfg.Grace)
-			took := began.Now()
-			p.err = p.leftovers()
-			p.tasks.Wait()
-			p.keep(took)
+			p.err = p.end()
 		}
+		p.tasks.Wait()
 		if p.world != nil {
+			if p.cfg.OnFile != nil && p.world.api != nil {
+				p.cfg.OnFile(CallsFile, []byte(p.world.calls()))
+			}
 			p.world.close()
 		}
 	})
 	return p.err
+}
+
+// end ends the process and keeps its log; the error names what it kept or left behind.
+func (p *Program) end() error {
+	began := clock.NewReal()
+	p.process.stop(p.cfg.Grace)
+	took := began.Now()
+	err := p.leftovers()
+	p.keep(took)
+	return err
 }
 
 // leftovers names processes that had left the program's group, and ports that are still taken.
@@ -245,6 +284,9 @@ func (p *Program) keep(took time.Duration) {
 		fmt.Fprintf(&b, "killed: it did not end within %s of SIGTERM\n", p.cfg.Grace)
 	}
 	fmt.Fprintf(&b, "\n%s", p.process.out.String())
-	p.cfg.OnFile(LogFile, []byte(b.String()))
-	p.cfg.OnFile(CallsFile, []byte(p.world.calls()))
+	name := LogFile
+	if p.starts > 1 {
+		name = fmt.Sprintf("picker-%d.log", p.starts)
+	}
+	p.cfg.OnFile(name, []byte(b.String()))
 }

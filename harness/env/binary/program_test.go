@@ -49,7 +49,7 @@ func TestHabits(t *testing.T) {
 		{"a good one", "good", document, "", 0, "", "serving"},
 		{"one that ends at once", "exits", document, "ended before it was ready: exit status 7; it printed: no licence found", 7, "", "no licence"},
 		{"one that refuses its configuration", "good", "kind: Nonsense\n", "Nonsense", 2, "", "refused"},
-		{"one that never listens", "silent", document, "not ready within 5s: nobody listens on its ext_proc port", -1, "", ""},
+		{"one that never listens", "silent", document, "not ready within 8s: nobody listens on its ext_proc port", -1, "", ""},
 		{"one that listens late", "late", document, "", 0, "", "serving"},
 		{"one whose health service never serves", "unhealthy", document, "says NOT_SERVING", -1, "", "serving"},
 		{"one without the health service it was given a port for", "no-health", document, "nobody listens on its health port", -1, "", "serving"},
@@ -62,7 +62,7 @@ func TestHabits(t *testing.T) {
 		t.Run(c.says, func(t *testing.T) {
 			t.Parallel()
 			var k kept
-			cfg := Config{Command: Fake(c.mode), Document: c.document, ServerPort: 1, StartLimit: 5 * time.Second, Grace: 300 * time.Millisecond, OnFile: k.file}
+			cfg := Config{Command: Fake(c.mode), Document: c.document, ServerPort: 1, StartLimit: 8 * time.Second, Grace: 300 * time.Millisecond, OnFile: k.file}
 			if c.start == "" {
 				cfg.StartLimit = 20 * time.Second // a busy machine is not what is tested
 			}
@@ -139,17 +139,30 @@ func TestEndings(t *testing.T) {
 		t.Error(err)
 	}
 
-	p, err = Start(t.Context(), Config{Command: Fake("good"), Document: document, ServerPort: 1})
+	var k kept
+	p, err = Start(t.Context(), Config{Command: Fake("good"), Document: document, ServerPort: 1, OnFile: k.file})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	if err := p.Shutdown(ctx); err != nil {
-		t.Error(err)
+	if err := p.Restart(ctx); err == nil {
+		t.Error("one that was not shut down was started again")
+	}
+	before := p.GRPCAddr()
+	for range 2 {
+		if err := p.Shutdown(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := p.Restart(ctx); err != nil || p.GRPCAddr() != before {
+			t.Fatalf("restart: %v, at %s and %s", err, before, p.GRPCAddr())
+		}
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
+	}
+	if len(k.files) != 4 || !strings.Contains(k.files["picker-3.log"], "serving") {
+		t.Errorf("the logs of three starts and the calls: %v", k.files)
 	}
 	select {
 	case <-p.Failed():
@@ -173,7 +186,14 @@ func TestWorld(t *testing.T) {
 		return string(text)
 	}
 	a, b := Endpoint{Name: "a", IP: "127.0.1.1", Role: "prefill"}, Endpoint{Name: "b", IP: "127.0.1.2"}
-	if err := errors.Join(w.setEndpoints([]Endpoint{a, b}), w.setObjectives(map[string]int{"high": 100, "low": -10})); err != nil {
+	set := func(want bool, list ...Endpoint) {
+		t.Helper()
+		if relabelled, err := w.setEndpoints(list); err != nil || relabelled != want {
+			t.Fatalf("relabelled %v, %v", relabelled, err)
+		}
+	}
+	set(false, a, b)
+	if err := w.setObjectives(map[string]int{"high": 100, "low": -10}); err != nil {
 		t.Fatal(err)
 	}
 	if text := read("endpoints.yaml"); !strings.Contains(text, "llm-d.ai/role: prefill") || strings.Count(text, `port: "8000"`) != 2 {
@@ -183,7 +203,9 @@ func TestWorld(t *testing.T) {
 		w.api.Get(kubeapi.Objectives, namespace, "high") == nil || w.api.Get(kubeapi.LegacyObjectives, namespace, "low") == nil {
 		t.Error("the Kubernetes API lacks objects")
 	}
-	if err := errors.Join(w.setEndpoints([]Endpoint{b}), w.setObjectives(map[string]int{"high": 1})); err != nil {
+	b.Role = "decode"
+	set(true, b)
+	if err := w.setObjectives(map[string]int{"high": 1}); err != nil {
 		t.Fatal(err)
 	}
 	if text := read("endpoints.yaml") + read("objectives.yaml"); strings.Contains(text, "name: a") || strings.Contains(text, "low") || !strings.Contains(text, "high: 1\n") {
@@ -192,9 +214,7 @@ func TestWorld(t *testing.T) {
 	if w.api.Get(kubeapi.Pods, namespace, "a") != nil || w.api.Get(kubeapi.LegacyObjectives, namespace, "low") != nil {
 		t.Error("the Kubernetes API kept what was taken out")
 	}
-	if err := w.setEndpoints(nil); err != nil {
-		t.Fatal(err)
-	}
+	set(false)
 	if text := read("endpoints.yaml"); strings.TrimSpace(text) != "endpoints: []" {
 		t.Errorf("an empty pool: %q", text)
 	}

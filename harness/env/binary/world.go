@@ -69,8 +69,8 @@ func (w *world) write(name string, content []byte) error {
 	return os.Rename(next, w.file(name))
 }
 
-// setEndpoints publishes the members of the pool.
-func (w *world) setEndpoints(list []Endpoint) error {
+// setEndpoints publishes the members of the pool. It tells whether one that stays has changed its labels.
+func (w *world) setEndpoints(list []Endpoint) (relabelled bool, err error) {
 	type entry struct {
 		Name      string            `yaml:"name"`
 		Namespace string            `yaml:"namespace"`
@@ -93,6 +93,8 @@ func (w *world) setEndpoints(list []Endpoint) error {
 		pod.Labels[appLabel] = poolName
 		errs = append(errs, w.api.Put(pod.Object()))
 		now[e.Name] = e
+		was, stays := w.members[e.Name]
+		relabelled = relabelled || stays && was.Role != e.Role
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.members)) {
 		if _, stays := now[name]; !stays {
@@ -101,7 +103,7 @@ func (w *world) setEndpoints(list []Endpoint) error {
 	}
 	w.members = now
 	text, err := yaml.Marshal(doc)
-	return errors.Join(append(errs, err, w.write("endpoints.yaml", text))...)
+	return relabelled, errors.Join(append(errs, err, w.write("endpoints.yaml", text))...)
 }
 
 // setObjectives publishes the objectives, in both API groups: a program watches the one it knows.

@@ -1,204 +1,188 @@
 package local
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
-	"strconv"
+	"net/http"
+	"sort"
 	"time"
 
-	"github.com/llm-weir/weir/harness/env/binary"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/llm-weir/weir/harness/env"
 	"github.com/llm-weir/weir/harness/evidence"
-	"github.com/llm-weir/weir/reference/epp"
-	"github.com/llm-weir/weir/reference/picker"
+	"github.com/llm-weir/weir/reference/gateway"
 )
 
-// router is the picker that is judged: the reference in this process, or a program.
-type router interface {
-	GRPCAddr() string
-	MetricsAddr() string // "": it publishes none
-	// SetMembers tells it which of the model servers are in the pool.
-	SetMembers(ctx context.Context, members []*sim) error
-	Shutdown(ctx context.Context) error
-	// Failed is closed when it ends without having been told to; Failure says how then.
-	Failed() <-chan struct{}
-	Failure() error
-	Close() error
-}
+// This file is what a stage asks of its router: pages, health, end and return.
 
-// reference is the picker in this process.
-type reference struct{ *epp.Server }
-
-var _ router = reference{}
-
-// SetMembers implements router.
-func (r reference) SetMembers(_ context.Context, members []*sim) error {
-	r.SetEndpoints(pool(members))
-	return nil
-}
-
-// Failed implements router: what fails in this process fails as a whole.
-func (reference) Failed() <-chan struct{} { return nil }
-
-// Failure implements router.
-func (reference) Failure() error { return nil }
-
-func pool(members []*sim) []picker.Endpoint {
-	var out []picker.Endpoint
-	for _, sm := range members {
-		out = append(out, picker.Endpoint{Name: sm.spec.Name, Address: sm.addr, Role: epp.RoleOf(sm.spec.Role)})
+// page reads a metrics page.
+func (st *stage) page(address string) ([]*dto.MetricFamily, error) {
+	if address == "" {
+		return nil, errors.New("metrics page: the router has none")
 	}
-	return out
-}
-
-// startReference starts the picker in this process.
-func (st *stage) startReference() (router, error) {
-	s := st.sys
-	m, err := picker.New(s.loaded.Picker)
+	ctx, cancel := context.WithTimeout(st.base, 5*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
 	if err != nil {
-		return nil, fmt.Errorf("reference: %w", err)
+		return nil, err
 	}
-	w := epp.DefaultWiring(m, s.opts.Contract, s.loaded.SessionHeaders...)
-	if s.opts.Tamper.Wiring != nil {
-		s.opts.Tamper.Wiring(&w)
-	}
-	e, err := epp.Serve(epp.Options{Wiring: w, Config: s.loaded, PoolName: "local", GRPCAddr: loopback, HealthAddr: loopback, MetricsAddr: loopback,
-		Endpoints: pool(st.members()), Objectives: s.cfg.Objectives, Clock: st.clock, OnDecision: st.decided, Logger: slog.New(slog.DiscardHandler)})
+	resp, err := st.sender.Client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("picker: %w", err)
+		return nil, fmt.Errorf("metrics page: %w", err)
 	}
-	return reference{e}, nil
-}
-
-// program is a picker that is somebody else's.
-type program struct {
-	*binary.Program
-	st *stage
-}
-
-var _ router = program{}
-
-func (st *stage) startProgram(ctx context.Context) (router, error) {
-	p, err := binary.Start(ctx, st.programConfig(st.sys.doc, st.out.File))
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("metrics page: status %d", resp.StatusCode)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	byName, err := parser.TextToMetricFamilies(resp.Body)
 	if err != nil {
-		return nil, fmt.Errorf("picker: %w", err)
+		return nil, fmt.Errorf("metrics page: %w", err)
 	}
-	r := program{p, st}
-	r.awaitScrapes(ctx, st.members(), nil)
-	return r, nil
-}
-
-func (st *stage) programConfig(doc string, keep func(string, []byte)) binary.Config {
-	return binary.Config{Command: *st.sys.opts.Command, Document: doc, ServerPort: st.port, Endpoints: endpoints(st.members()), Objectives: st.sys.cfg.Objectives,
-		StartLimit: st.sys.opts.StartLimit, TLS: st.sys.opts.TLS, OnFile: keep}
-}
-
-func endpoints(members []*sim) []binary.Endpoint {
-	var out []binary.Endpoint
-	for _, sm := range members {
-		host, _, _ := net.SplitHostPort(sm.addr)
-		out = append(out, binary.Endpoint{Name: sm.spec.Name, IP: host, Role: sm.spec.Role})
+	out := make([]*dto.MetricFamily, 0, len(byName))
+	for _, f := range byName {
+		out = append(out, f)
 	}
-	return out
+	sort.Slice(out, func(i, j int) bool { return out[i].GetName() < out[j].GetName() })
+	return out, nil
 }
 
-// SetMembers implements router. The program is told by its files and by the Kubernetes API and cannot be asked what it made of it; it is
-// seen to know by the model servers that it scrapes.
-func (p program) SetMembers(ctx context.Context, members []*sim) error {
-	var out []*sim
-	for _, sm := range p.st.sims {
-		if !sm.in(members) {
-			out = append(out, sm)
+// QueueSize implements sut.Stage.
+func (st *stage) QueueSize() (int, bool) {
+	families, err := st.page(st.router.MetricsAddr())
+	if err != nil {
+		return 0, false
+	}
+	return env.QueueSize(families)
+}
+
+// Sample implements sut.Stage.
+func (st *stage) Sample(mark, endpoint string, all bool) error {
+	p := env.Page{At: int64(st.clock.Now()), Mark: mark, Source: "router", All: all}
+	address := st.router.MetricsAddr()
+	if endpoint != "" {
+		sm := st.sim(endpoint)
+		if sm == nil {
+			return fmt.Errorf("unknown endpoint %q", endpoint)
 		}
+		p.Source, p.All, address = endpoint, true, sm.addr
 	}
-	if err := p.SetEndpoints(ctx, endpoints(members)); err != nil {
+	var err error
+	if p.Families, err = st.page(address); err != nil {
 		return err
 	}
-	p.awaitScrapes(ctx, members, out)
+	for _, s := range p.Samples() {
+		st.out.Sample(s)
+	}
 	return nil
 }
 
-// Limits of what a program is given time for after a change of its pool, and the time without a scrape after which a model server
-// counts as left alone. Pickers scrape every 50 ms (spec/endpoint-picker.md §8.3).
-const (
-	knownLimit = time.Second
-	quietLimit = 250 * time.Millisecond
-)
-
-// awaitScrapes waits until the program scrapes every member and none of the others. One that scrapes nobody is not waited for beyond
-// knownLimit.
-func (p program) awaitScrapes(ctx context.Context, members, others []*sim) {
-	type seen struct {
-		count int64
-		at    time.Duration
-	}
-	now := p.st.clock.Now()
-	from, last := map[*sim]int64{}, map[*sim]seen{}
-	for _, sm := range members {
-		from[sm] = sm.server.Scrapes()
-	}
-	for _, sm := range others {
-		last[sm] = seen{sm.server.Scrapes(), now}
-	}
-	p.st.Await(ctx, now+knownLimit, func() bool {
-		done := true
-		for sm, n := range from {
-			done = done && sm.server.Scrapes() > n
-		}
-		for sm, was := range last {
-			if n := sm.server.Scrapes(); n != was.count {
-				last[sm] = seen{n, p.st.clock.Now()}
-				done = false
-			} else if was.count > 0 && p.st.clock.Now()-was.at < quietLimit {
-				done = false
-			}
-		}
-		return done
+// Shutdown implements sut.Stage.
+func (st *stage) Shutdown() {
+	down := make(chan struct{})
+	st.down = down
+	st.tasks.Go(func() {
+		defer close(down)
+		ctx, cancel := context.WithTimeout(st.base, 30*time.Second)
+		defer cancel()
+		_ = st.router.Shutdown(ctx) // a drain that is cut short by the end of the scenario is the scenario's own doing
+		st.wake()
 	})
 }
 
-// tryProgram starts the program with another document and ends it again.
-func (st *stage) tryProgram(ctx context.Context, name, doc string) evidence.Process {
-	p, err := binary.Start(ctx, st.programConfig(doc, func(file string, content []byte) {
-		if file == binary.LogFile {
-			st.out.File(name+"-"+file, content)
+// Down implements sut.Stage.
+func (st *stage) Down() bool {
+	if st.down == nil {
+		return false
+	}
+	select {
+	case <-st.down:
+		return true
+	default:
+		return false
+	}
+}
+
+// Streams implements sut.Stage.
+func (st *stage) Streams(n int) error { return st.gateway.Idle(st.base, n) }
+
+// Health implements sut.Stage.
+func (st *stage) Health(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := grpc.NewClient(st.router.HealthAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return "", fmt.Errorf("health service: %w", err)
+	}
+	defer conn.Close()
+	r, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
+	if err != nil {
+		return "", fmt.Errorf("health service: %w", err)
+	}
+	return r.GetStatus().String(), nil
+}
+
+// restartLimit is how long the old router may take to end and the new one to be reached.
+const restartLimit = 40 * time.Second
+
+// Restart implements sut.Stage.
+func (st *stage) Restart(ctx context.Context) error {
+	if st.down == nil {
+		return errors.New("the router was not shut down")
+	}
+	ctx, cancel := context.WithTimeout(ctx, restartLimit)
+	defer cancel()
+	select {
+	case <-st.down:
+	case <-ctx.Done():
+		return fmt.Errorf("the router has not ended: %w", ctx.Err())
+	}
+	st.down = nil
+	if err := st.router.Restart(ctx); err != nil {
+		return err
+	}
+	return st.gateway.Ready(ctx)
+}
+
+// Relabel implements sut.Stage.
+func (st *stage) Relabel(name, role string) error {
+	sm := st.sim(name)
+	if sm == nil {
+		return fmt.Errorf("unknown endpoint %q", name)
+	}
+	sm.spec.Role = role
+	return st.router.SetMembers(st.base, st.members())
+}
+
+// SetObjectives implements sut.Stage.
+func (st *stage) SetObjectives(m map[string]int) error {
+	st.sys.cfg.Objectives = m
+	return st.router.SetObjectives(st.base, m)
+}
+
+// exchanged records what the gateway saw.
+func (st *stage) exchanged(x gateway.Exchange) {
+	e := evidence.Exchange{ID: x.ID, RequestID: x.RequestID, First: int64(x.First),
+		HeaderDestination: st.endpointAt(x.HeaderDestination), MetadataDestination: st.endpointAt(x.MetadataDestination)}
+	if x.First < 0 {
+		e.First = evidence.Never
+	}
+	st.out.Exchange(e)
+}
+
+// endpointAt is the name of the model server at an address, or the address if none of them is there.
+func (st *stage) endpointAt(address string) string {
+	for _, sm := range st.sims {
+		if sm.addr == address {
+			return sm.spec.Name
 		}
-	}))
-	var refused *binary.StartError
-	switch {
-	case errors.As(err, &refused):
-		return evidence.Process{ExitCode: refused.ExitCode, Text: cmp.Or(refused.Output, refused.Why)}
-	case err != nil:
-		return evidence.Process{ExitCode: -1, Text: err.Error()}
 	}
-	if err := p.Close(); err != nil {
-		return evidence.Process{Started: true, ExitCode: -1, Text: err.Error()}
-	}
-	return evidence.Process{Started: true}
-}
-
-// serverPort is the port that all model servers of a program share, each on an address of its own: an InferencePool has one list of
-// ports for all its pods. The reference needs none.
-func (s *System) serverPort() (int, error) {
-	if s.opts.Command == nil {
-		return 0, nil
-	}
-	return binary.FreePort()
-}
-
-func (sm *sim) in(list []*sim) bool {
-	for _, other := range list {
-		if other == sm {
-			return true
-		}
-	}
-	return false
-}
-
-// serverAddr is where the n-th model server listens: pickers match subset hints by address without the port.
-func (st *stage) serverAddr(n int) string {
-	return net.JoinHostPort("127.0.1."+strconv.Itoa(n), strconv.Itoa(st.port))
+	return address
 }

@@ -46,12 +46,7 @@ func start(ctx context.Context, scenario string, s *System, out evidence.Sink) (
 		}
 		st.sims = append(st.sims, sm)
 	}
-	if s.opts.Command != nil {
-		st.router, err = st.startProgram(ctx)
-	} else {
-		st.router, err = st.startReference()
-	}
-	if err != nil {
+	if st.router, err = st.startRouter(ctx); err != nil {
 		return st, err
 	}
 	return st, st.startGateway()
@@ -100,7 +95,7 @@ func (st *stage) startGateway() error {
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
-	g, err := gateway.New(gateway.Config{ExtProcAddr: st.router.GRPCAddr(), TLS: toPicker, Logger: slog.New(slog.DiscardHandler)})
+	g, err := gateway.New(gateway.Config{ExtProcAddr: st.router.GRPCAddr(), TLS: toPicker, Clock: st.clock, Observe: st.exchanged, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
@@ -109,9 +104,24 @@ func (st *stage) startGateway() error {
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
-	st.front = serve(&st.tasks, ln, g.Handler())
+	st.front = serve(&st.tasks, ln, st.counted(g.Handler()))
 	st.sender = &openai.Sender{Client: openai.NewClient(256), Clock: st.clock, BaseURL: "http://" + ln.Addr().String()}
 	return nil
+}
+
+// counted counts the requests inside h, so that what the gateway saw of them is on record before the scenario is over.
+func (st *stage) counted(h http.Handler) http.Handler {
+	count := func(by int) {
+		st.mu.Lock()
+		st.handling += by
+		st.mu.Unlock()
+		st.wake()
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		count(1)
+		defer count(-1)
+		h.ServeHTTP(w, r)
+	})
 }
 
 // members are the model servers in the pool.
@@ -135,6 +145,7 @@ func (st *stage) close() error {
 		}
 		if st.front != nil {
 			st.front.Close()
+			st.Await(context.Background(), st.clock.Now()+settleLimit, st.unhandled)
 		}
 		if st.router != nil {
 			st.failure = st.router.Close()

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/harness/wire"
 	"github.com/llm-weir/weir/loadgen/plan"
-	"github.com/llm-weir/weir/reference/epp"
 )
 
 // Delays of the virtual network. They are of loopback's order; what matters is that causes come before effects.
@@ -33,11 +33,12 @@ type stage struct {
 	open     int       // requests without an ending
 	order    []*client // in the order they were sent
 	arrived  []string
+	idle     int // streams on which nothing is said
 }
 
 var _ sut.Stage = (*stage)(nil)
 
-func newStage(scenario string, s *System, w epp.Wiring, out evidence.Sink) (*stage, error) {
+func newStage(scenario string, s *System, out evidence.Sink) (*stage, error) {
 	st := &stage{scenario: scenario, sys: s, out: out, clients: map[string]*client{}}
 	for i, e := range s.cfg.Endpoints {
 		sv, err := newServer(st, i, e, s.cfg)
@@ -45,6 +46,10 @@ func newStage(scenario string, s *System, w epp.Wiring, out evidence.Sink) (*sta
 			return nil, err
 		}
 		st.servers = append(st.servers, sv)
+	}
+	w, err := s.wiring()
+	if err != nil {
+		return nil, err
 	}
 	st.router = newRouter(st, s, w)
 	for _, sv := range st.servers {
@@ -215,13 +220,81 @@ func (st *stage) QueueSize() (int, bool) {
 }
 
 // Sample implements sut.Stage.
-func (st *stage) Sample(mark string) error {
-	families, err := st.router.families()
+func (st *stage) Sample(mark, endpoint string, all bool) error {
+	p := env.Page{At: int64(st.now), Mark: mark, Source: "router", All: all}
+	var err error
+	if endpoint != "" {
+		sv := st.server(endpoint)
+		if sv == nil {
+			return fmt.Errorf("unknown endpoint %q", endpoint)
+		}
+		p.Source, p.All = endpoint, true
+		p.Families = sv.page()
+	} else if p.Families, err = st.router.families(); err != nil {
+		return err
+	}
+	for _, s := range p.Samples() {
+		st.out.Sample(s)
+	}
+	return nil
+}
+
+// Relabel implements sut.Stage.
+func (st *stage) Relabel(name, role string) error {
+	sv := st.server(name)
+	if sv == nil {
+		return fmt.Errorf("unknown endpoint %q", name)
+	}
+	sv.spec.Role = role
+	if sv.inPool {
+		st.router.relabel(sv)
+	}
+	return nil
+}
+
+// SetObjectives implements sut.Stage.
+func (st *stage) SetObjectives(m map[string]int) error {
+	st.sys.cfg.Objectives = m
+	st.router.provision()
+	return nil
+}
+
+// Down implements sut.Stage.
+func (st *stage) Down() bool {
+	return st.router.stopping && len(st.router.calls) == 0 && !(st.idle > 0 && st.sys.opts.Tamper.Plane.IdleHolds)
+}
+
+// Streams implements sut.Stage.
+func (st *stage) Streams(n int) error {
+	st.idle += n
+	return nil
+}
+
+// Health implements sut.Stage.
+func (st *stage) Health(context.Context) (string, error) {
+	if st.router.stopping && !st.sys.opts.Tamper.Plane.AlwaysServing {
+		return "NOT_SERVING", nil
+	}
+	return "SERVING", nil
+}
+
+// Restart implements sut.Stage: a new picker that knows nothing of what the old one had.
+func (st *stage) Restart(ctx context.Context) error {
+	if !st.router.stopping {
+		return errors.New("the router was not shut down")
+	}
+	old := st.router
+	st.Await(ctx, st.now+30*time.Second, func() bool { return len(old.calls) == 0 })
+	w, err := st.sys.wiring()
 	if err != nil {
 		return err
 	}
-	for _, s := range env.Samples(families, int64(st.now), mark) {
-		st.out.Sample(s)
+	st.router = newRouter(st, st.sys, w)
+	st.router.nextID = old.nextID // what is late for the old one is nobody's
+	for _, sv := range st.servers {
+		if sv.inPool {
+			st.router.join(sv)
+		}
 	}
 	return nil
 }

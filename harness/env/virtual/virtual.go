@@ -68,15 +68,7 @@ func (s *System) Play(ctx context.Context, script sut.Script, out evidence.Sink)
 	if !s.ready {
 		return fmt.Errorf("scenario %s: the system is not configured", script.Scenario)
 	}
-	m, err := picker.New(s.loaded.Picker)
-	if err != nil {
-		return fmt.Errorf("reference: %w", err)
-	}
-	w := epp.DefaultWiring(m, s.opts.Contract, s.loaded.SessionHeaders...)
-	if s.opts.Tamper.Wiring != nil {
-		s.opts.Tamper.Wiring(&w)
-	}
-	st, err := newStage(script.Scenario, s, w, out)
+	st, err := newStage(script.Scenario, s, out)
 	if err != nil {
 		return err
 	}
@@ -84,6 +76,19 @@ func (s *System) Play(ctx context.Context, script sut.Script, out evidence.Sink)
 	err = sut.PlayOn(ctx, st, script, out)
 	st.flush()
 	return err
+}
+
+// wiring puts a picker together.
+func (s *System) wiring() (epp.Wiring, error) {
+	m, err := picker.New(s.loaded.Picker)
+	if err != nil {
+		return epp.Wiring{}, fmt.Errorf("reference: %w", err)
+	}
+	w := epp.DefaultWiring(m, s.opts.Contract, s.loaded.SessionHeaders...)
+	if s.opts.Tamper.Wiring != nil {
+		s.opts.Tamper.Wiring(&w)
+	}
+	return w, nil
 }
 
 // Close implements sut.System.
