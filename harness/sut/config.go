@@ -47,9 +47,15 @@ const (
 )
 
 // UnsupportedError is a configuration that the implementation cannot express.
-type UnsupportedError struct{ Feature Feature }
+type UnsupportedError struct {
+	Feature Feature
+	Why     string // "" where nothing is known but that
+}
 
 func (e *UnsupportedError) Error() string {
+	if e.Why != "" {
+		return fmt.Sprintf("feature %q is not supported: %s", e.Feature, e.Why)
+	}
 	return fmt.Sprintf("feature %q is not supported", e.Feature)
 }
 

@@ -29,9 +29,12 @@ const Ready = "picker ready"
 func (st *stage) TryStart(ctx context.Context, name, doc string) evidence.Process {
 	began := st.clock.Now()
 	var p evidence.Process
-	if len(st.sys.opts.PickerCommand) == 0 {
+	switch {
+	case st.sys.opts.Command != nil:
+		p = st.tryProgram(ctx, name, doc)
+	case len(st.sys.opts.PickerCommand) == 0:
 		p = st.startHere(doc)
-	} else {
+	default:
 		p = st.startProcess(ctx, doc)
 	}
 	p.Case, p.Duration = name, int64(st.clock.Now()-began)
@@ -104,6 +107,7 @@ func (st *stage) startProcess(ctx context.Context, doc string) evidence.Process 
 	argv := append(slices.Clone(st.sys.opts.PickerCommand), "--config-file", file, "--contract", st.sys.opts.Contract.Name, "--allow-experimental-plugins",
 		"--grpc-addr", loopback, "--health-addr", loopback, "--metrics-addr", loopback)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG=", "KUBERNETES_SERVICE_HOST=") // no cluster has a say in whether a document is refused
 	ready := make(chan struct{})
 	out := &output{seen: ready}
 	cmd.Stdout, cmd.Stderr = out, out

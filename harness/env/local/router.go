@@ -24,6 +24,9 @@ import (
 
 // page reads a metrics page.
 func (st *stage) page(address string) ([]*dto.MetricFamily, error) {
+	if address == "" {
+		return nil, errors.New("metrics page: the router has none")
+	}
 	ctx, cancel := context.WithTimeout(st.base, 5*time.Second)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/metrics", nil)
@@ -53,7 +56,7 @@ func (st *stage) page(address string) ([]*dto.MetricFamily, error) {
 
 // QueueSize implements sut.Stage.
 func (st *stage) QueueSize() (int, bool) {
-	families, err := st.page(st.epp.MetricsAddr())
+	families, err := st.page(st.router.MetricsAddr())
 	if err != nil {
 		return 0, false
 	}
@@ -63,7 +66,7 @@ func (st *stage) QueueSize() (int, bool) {
 // Sample implements sut.Stage.
 func (st *stage) Sample(mark, endpoint string, all bool) error {
 	p := env.Page{At: int64(st.clock.Now()), Mark: mark, Source: "router", All: all}
-	address := st.epp.MetricsAddr()
+	address := st.router.MetricsAddr()
 	if endpoint != "" {
 		sm := st.sim(endpoint)
 		if sm == nil {
@@ -83,13 +86,13 @@ func (st *stage) Sample(mark, endpoint string, all bool) error {
 
 // Shutdown implements sut.Stage.
 func (st *stage) Shutdown() {
-	old, down := st.epp, make(chan struct{})
+	down := make(chan struct{})
 	st.down = down
 	st.tasks.Go(func() {
 		defer close(down)
 		ctx, cancel := context.WithTimeout(st.base, 30*time.Second)
 		defer cancel()
-		_ = old.Shutdown(ctx) // a drain that is cut short by the end of the scenario is the scenario's own doing
+		_ = st.router.Shutdown(ctx) // a drain that is cut short by the end of the scenario is the scenario's own doing
 		st.wake()
 	})
 }
@@ -114,7 +117,7 @@ func (st *stage) Streams(n int) error { return st.gateway.Idle(st.base, n) }
 func (st *stage) Health(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	conn, err := grpc.NewClient(st.epp.HealthAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(st.router.HealthAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return "", fmt.Errorf("health service: %w", err)
 	}
@@ -142,8 +145,7 @@ func (st *stage) Restart(ctx context.Context) error {
 		return fmt.Errorf("the router has not ended: %w", ctx.Err())
 	}
 	st.down = nil
-	var err error
-	if st.epp, err = st.servePicker(st.epp.GRPCAddr(), st.epp.MetricsAddr()); err != nil {
+	if err := st.router.Restart(ctx); err != nil {
 		return err
 	}
 	return st.gateway.Ready(ctx)
@@ -156,15 +158,13 @@ func (st *stage) Relabel(name, role string) error {
 		return fmt.Errorf("unknown endpoint %q", name)
 	}
 	sm.spec.Role = role
-	st.epp.SetEndpoints(st.pool())
-	return nil
+	return st.router.SetMembers(st.base, st.members())
 }
 
 // SetObjectives implements sut.Stage.
 func (st *stage) SetObjectives(m map[string]int) error {
 	st.sys.cfg.Objectives = m
-	st.epp.SetObjectives(m)
-	return nil
+	return st.router.SetObjectives(st.base, m)
 }
 
 // exchanged records what the gateway saw.

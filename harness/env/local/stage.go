@@ -30,8 +30,9 @@ type stage struct {
 	out      evidence.Sink
 	clock    clock.Real
 	sims     []*sim
-	epp      *epp.Server
+	router   router
 	down     chan struct{} // closed when the router has ended after Shutdown; nil before
+	port     int           // of every model server; 0: each has one of its own
 	gateway  *gateway.Gateway
 	front    *http.Server
 	sender   *openai.Sender
@@ -41,6 +42,7 @@ type stage struct {
 	requests sync.WaitGroup // clients
 	tasks    sync.WaitGroup // servers and shutdowns
 	once     sync.Once
+	failure  error // of close
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced at every change
@@ -294,8 +296,7 @@ func (st *stage) AddEndpoint(name string) error {
 	if !slices.Contains(st.member, name) {
 		st.member = append(st.member, name)
 	}
-	st.epp.SetEndpoints(st.pool())
-	return nil
+	return st.router.SetMembers(st.base, st.members())
 }
 
 // RemoveEndpoint implements sut.Stage.
@@ -305,8 +306,7 @@ func (st *stage) RemoveEndpoint(name string) error {
 		return fmt.Errorf("endpoint %q is not in the pool", name)
 	}
 	st.member = slices.Delete(st.member, i, i+1)
-	st.epp.SetEndpoints(st.pool())
-	return nil
+	return st.router.SetMembers(st.base, st.members())
 }
 
 // Load implements sut.Stage.

@@ -14,9 +14,7 @@ import (
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/loadgen/openai"
-	"github.com/llm-weir/weir/reference/epp"
 	"github.com/llm-weir/weir/reference/gateway"
-	"github.com/llm-weir/weir/reference/picker"
 	"github.com/llm-weir/weir/sim-vllm/presets"
 	"github.com/llm-weir/weir/sim-vllm/server"
 )
@@ -30,7 +28,7 @@ type sim struct {
 }
 
 // start brings model servers, picker and gateway up; what came up is taken down again if the rest does not.
-func start(scenario string, s *System, out evidence.Sink) (st *stage, err error) {
+func start(ctx context.Context, scenario string, s *System, out evidence.Sink) (st *stage, err error) {
 	st = &stage{scenario: scenario, sys: s, out: out, clock: clock.NewReal(), clients: map[string]*client{}, changed: make(chan struct{})}
 	st.base, st.cancel = context.WithCancelCause(context.Background())
 	defer func() {
@@ -38,6 +36,9 @@ func start(scenario string, s *System, out evidence.Sink) (st *stage, err error)
 			err = errors.Join(err, st.close())
 		}
 	}()
+	if st.port, err = s.serverPort(); err != nil {
+		return st, err
+	}
 	for _, e := range s.cfg.Endpoints {
 		sm, err := st.startSim(e)
 		if err != nil {
@@ -45,29 +46,10 @@ func start(scenario string, s *System, out evidence.Sink) (st *stage, err error)
 		}
 		st.sims = append(st.sims, sm)
 	}
-	if st.epp, err = st.servePicker(loopback, loopback); err != nil {
+	if st.router, err = st.startRouter(ctx); err != nil {
 		return st, err
 	}
 	return st, st.startGateway()
-}
-
-// servePicker brings the reference up.
-func (st *stage) servePicker(grpcAddr, metricsAddr string) (*epp.Server, error) {
-	s := st.sys
-	m, err := picker.New(s.loaded.Picker)
-	if err != nil {
-		return nil, fmt.Errorf("reference: %w", err)
-	}
-	w := epp.DefaultWiring(m, s.opts.Contract, s.loaded.SessionHeaders...)
-	if s.opts.Tamper.Wiring != nil {
-		s.opts.Tamper.Wiring(&w)
-	}
-	sv, err := epp.Serve(epp.Options{Wiring: w, Config: s.loaded, PoolName: "local", GRPCAddr: grpcAddr, HealthAddr: loopback, MetricsAddr: metricsAddr,
-		Endpoints: st.pool(), Objectives: s.cfg.Objectives, Clock: st.clock, OnDecision: st.decided, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return nil, fmt.Errorf("picker: %w", err)
-	}
-	return sv, nil
 }
 
 const loopback = "127.0.0.1:0"
@@ -89,8 +71,7 @@ func (st *stage) startSim(spec sut.Endpoint) (*sim, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model server %s: %w", spec.Name, err)
 	}
-	// Each server has a loopback address of its own: pickers match subset hints by address without the port.
-	ln, err := net.Listen("tcp", fmt.Sprintf("127.0.1.%d:0", len(st.sims)+1))
+	ln, err := net.Listen("tcp", st.serverAddr(len(st.sims)+1))
 	if err != nil {
 		return nil, fmt.Errorf("model server %s: %w", spec.Name, err)
 	}
@@ -110,7 +91,11 @@ func serve(tasks *sync.WaitGroup, ln net.Listener, h http.Handler) *http.Server 
 }
 
 func (st *stage) startGateway() error {
-	g, err := gateway.New(gateway.Config{ExtProcAddr: st.epp.GRPCAddr(), Clock: st.clock, Observe: st.exchanged, Logger: slog.New(slog.DiscardHandler)})
+	toPicker, err := gateway.PickerTLS("", st.sys.opts.TLS)
+	if err != nil {
+		return fmt.Errorf("gateway: %w", err)
+	}
+	g, err := gateway.New(gateway.Config{ExtProcAddr: st.router.GRPCAddr(), TLS: toPicker, Clock: st.clock, Observe: st.exchanged, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
@@ -139,12 +124,12 @@ func (st *stage) counted(h http.Handler) http.Handler {
 	})
 }
 
-// pool lists the endpoints that are in the pool.
-func (st *stage) pool() []picker.Endpoint {
-	var out []picker.Endpoint
+// members are the model servers in the pool.
+func (st *stage) members() []*sim {
+	var out []*sim
 	for _, name := range st.member {
 		if sm := st.sim(name); sm != nil {
-			out = append(out, picker.Endpoint{Name: name, Address: sm.addr, Role: epp.RoleOf(sm.spec.Role)})
+			out = append(out, sm)
 		}
 	}
 	return out
@@ -162,8 +147,8 @@ func (st *stage) close() error {
 			st.front.Close()
 			st.Await(context.Background(), st.clock.Now()+settleLimit, st.unhandled)
 		}
-		if st.epp != nil {
-			st.epp.Close()
+		if st.router != nil {
+			st.failure = st.router.Close()
 		}
 		for _, sm := range st.sims {
 			sm.server.Close()
@@ -174,5 +159,5 @@ func (st *stage) close() error {
 		}
 		st.tasks.Wait()
 	})
-	return nil
+	return st.failure
 }
