@@ -76,7 +76,9 @@ type Configuration struct {
 	TTL           time.Duration `json:"ttlNs,omitempty"`
 	NoTTL         bool          `json:"noTtl,omitempty"` // an explicit wait limit of 0: none
 	NoEndpointTTL time.Duration `json:"noEndpointTtlNs,omitempty"`
-	Eviction      bool          `json:"eviction,omitempty"`
+	// Pickers is how many pickers serve the pool, each behind a gateway of its own; 0: one.
+	Pickers  int  `json:"pickers,omitempty"`
+	Eviction bool `json:"eviction,omitempty"`
 	// GateOff leaves the feature gate of flow control out (FC-CFG-02).
 	GateOff bool `json:"gateOff,omitempty"`
 	// Scorer is the one scorer of the scheduling profile; "": active-request-scorer.

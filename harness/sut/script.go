@@ -90,6 +90,7 @@ type Request struct {
 	Subset    []string          `json:"subset,omitempty"`      // endpoint names the request is restricted to
 	Prompt    int               `json:"prompt,omitempty"`      // tokens of the default body's prompt, at 4 bytes each
 	BodyDelay time.Duration     `json:"bodyDelayNs,omitempty"` // the last byte of the body is withheld for so long
+	Picker    int               `json:"picker,omitempty"`      // which of several pickers it is sent to, from 0
 	NoBody    bool              `json:"noBody,omitempty"`      // an empty body
 	MaxTokens int               `json:"maxTokens,omitempty"`
 }
