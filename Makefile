@@ -8,7 +8,7 @@ SEED    ?= 0
 CHECKS  ?= 3000
 SOAKS   ?= 8
 
-.PHONY: help build test race certify certify-epp selfcheck swarm bench verify tools vuln update clean
+.PHONY: help build test race certify certify-epp selfcheck swarm fuzz bench verify tools vuln update clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -37,6 +37,9 @@ selfcheck: build ## every mutant must be killed, under every contract
 swarm: ## random histories of the cores, CHECKS of each (seeds are printed on failure), and 24 virtual hours of SOAKS pickers
 	go test -count=1 $(CORES) -rapid.checks=$(CHECKS)
 	go test -count=1 -v -run TestSoak ./reference/picker -soak=24h -soak-seeds=$(SOAKS)
+
+fuzz: ## every fuzz target for FUZZTIME (60s) each
+	hack/fuzz.sh
 
 bench: ## speed, side by side in one run; writes results/bench/reference.md
 	hack/bench.sh

@@ -14,7 +14,7 @@ const Whole = "whole run"
 
 // WholeNames lists the checks over all scenarios together.
 func WholeNames() []string {
-	return []string{"conservation", "no-internal-errors", "one-dispatch", "declared-reasons", "clean-refusals", "refused-unseen"}
+	return []string{"conservation", "no-internal-errors", "one-dispatch", "declared-reasons", "clean-refusals", "refused-unseen", "work-conserving", "counters"}
 }
 
 // JudgeWhole runs one check on the evidence of all scenarios together.
@@ -33,6 +33,10 @@ func JudgeWhole(s Spec, runs []evidence.Run) verdict.Verdict {
 		f = cleanRefusals(s, runs)
 	case "refused-unseen":
 		f = refusedUnseen(s, runs)
+	case "work-conserving":
+		f = workConserving(s, runs)
+	case "counters":
+		f = counters(s, runs)
 	default:
 		f = finding{kind: verdict.Error, figure: "unknown check", why: fmt.Sprintf("check %q is not in the library", s.Check)}
 	}

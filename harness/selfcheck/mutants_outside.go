@@ -155,6 +155,32 @@ var outsideMutants = []Mutant{
 				}
 			}
 		})}},
+	{Name: "counter-falls", Fault: "a counter starts again after every fifth reading", Class: "MET", Meant: []string{"INV-14"},
+		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
+			reads := 0
+			families(func(fs []*dto.MetricFamily) {
+				reads++
+				if reads%5 != 0 {
+					return
+				}
+				for _, f := range fs {
+					if strings.HasSuffix(f.GetName(), wire.MetricQueueDuration) {
+						for _, m := range f.GetMetric() {
+							*m.Histogram.SampleCount = 0
+						}
+					}
+				}
+			})(w)
+		}}},
+	{Name: "free-capacity-unnoticed", Except: inline, Fault: "capacity that a request has left is noticed two seconds late", Class: "ORD", Meant: []string{"INV-08"},
+		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
+			w.Machine = &wrapper{inner: w.Machine, delay: func(ev picker.Event) time.Duration {
+				if ev.Kind == picker.Finish {
+					return 2 * time.Second
+				}
+				return 0
+			}}
+		}}},
 	{Name: "series-without-gate", Fault: "flow-control series are published with the gate off", Class: "MET", Meant: []string{"FC-MET-14"},
 		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
 			w.Families = func(fs []*dto.MetricFamily) []*dto.MetricFamily {

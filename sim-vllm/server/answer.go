@@ -32,6 +32,15 @@ var oddAnswers = map[string]struct {
 	"sse-error-event": {"text/event-stream", []string{"data: {\"error\":{\"message\":\"engine died\"}}\n\n", "data: [DONE]\n\n"}},
 }
 
+// brokenAnswers break off: the connection is reset behind the pieces, or before anything was sent.
+var brokenAnswers = map[string]struct {
+	kind   string
+	pieces []string
+}{
+	"reset":     {},
+	"sse-reset": {"text/event-stream", []string{"data: {\"choices\":[{\"text\":\"a\"}]}\n\n"}},
+}
+
 func bytewise(s string) func(func(string) bool) {
 	return func(yield func(string) bool) {
 		for i := range len(s) {
@@ -56,6 +65,26 @@ func Answers() []string {
 func Answer(name string) (body []byte, contentType string, known bool) {
 	a, ok := oddAnswers[name]
 	return []byte(strings.Join(a.pieces, "")), a.kind, ok
+}
+
+// Breaks tells whether the answer of a name breaks off, and whether something is sent before it does.
+func Breaks(name string) (breaks, begun bool) {
+	a, ok := brokenAnswers[name]
+	return ok, len(a.pieces) > 0
+}
+
+// serveBroken begins an answer and resets the connection. net/http expects the panic.
+func (s *Server) serveBroken(w http.ResponseWriter, c *call, name string) {
+	a := brokenAnswers[name]
+	if len(a.pieces) > 0 {
+		w.Header().Set("Content-Type", a.kind)
+		now := int64(s.clk.Now())
+		s.note(c, func(rec *evidence.Backend) { rec.FirstToken = now })
+		_, _ = w.Write([]byte(strings.Join(a.pieces, "")))
+		_ = http.NewResponseController(w).Flush()
+	}
+	s.end(c, evidence.Failed, nil)
+	panic(http.ErrAbortHandler)
 }
 
 // serveOdd gives an answer by name.

@@ -38,7 +38,8 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request, at endpoint) {
 	arrival := s.clk.Now()
 	q, fault := s.parse(at, raw, r.Header)
 	odd := r.Header.Get(wire.HeaderAnswer)
-	if _, _, known := Answer(odd); odd != "" && !known {
+	broken, _ := Breaks(odd)
+	if _, _, known := Answer(odd); odd != "" && !known && !broken {
 		fault = badRequest("header %s is %q, must be one of %s", wire.HeaderAnswer, odd, strings.Join(Answers(), ", "))
 		odd = ""
 	}
@@ -48,6 +49,8 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request, at endpoint) {
 	switch {
 	case c.fail != 0:
 		s.refuse(c, errorFor(c.fail, fmt.Sprintf("simulated failure with status %d", c.fail)), w)
+	case broken:
+		s.serveBroken(w, c, odd)
 	case odd != "":
 		s.serveOdd(w, c, odd)
 	case fault != nil:

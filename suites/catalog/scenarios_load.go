@@ -11,6 +11,7 @@ import (
 	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/sut"
+	"github.com/llm-weir/weir/harness/wire"
 	"github.com/llm-weir/weir/loadgen/plan"
 	"github.com/llm-weir/weir/loadgen/workload"
 )
@@ -110,11 +111,19 @@ func RunChecks(p profile.Profile) []checks.Spec {
 	all := []checks.Spec{
 		{Check: "conservation", Requirement: "INV-03", Needed: 200, Kinds: 3},
 		{Check: "no-internal-errors", Requirement: "INV-06", Needed: 20, Statuses: statuses, Reasons: p.Reasons,
-			Malformed: []string{"proto-malformed"}, Mode: drain, Unnamed: unnamed, Deadlined: deadlined, Cut: []string{"evi-mid-stream"}},
+			Malformed: []string{"proto-malformed", "hostile-beside-steady"}, Mode: drain, Unnamed: unnamed, Deadlined: deadlined, Cut: []string{"evi-mid-stream"}},
 		{Check: "one-dispatch", Requirement: "INV-07", Needed: 200},
 		{Check: "declared-reasons", Requirement: "FC-REF-08", Needed: 3, Reasons: p.Reasons},
 		{Check: "clean-refusals", Requirement: "FC-REF-10", Needed: 20, Deadlined: deadlined},
 		{Check: "refused-unseen", Requirement: "FC-REF-11", Needed: 20, Reason: p.Refusals.Evicted.Reason},
+	}
+	all = append(all, checks.Spec{Check: "work-conserving", Requirement: "INV-08", Needed: 20, Within: time.Second + p.Tolerances.Slack, Counts: conserving(p)})
+	if len(p.Metrics.QueueDuration) > 0 {
+		c := checks.Spec{Check: "counters", Requirement: "INV-14", Needed: 10}
+		if len(p.Metrics.RequestsTotal) > 0 {
+			c.Names = []string{p.Metrics.QueueDuration[0] + "_count", p.Metrics.RequestsTotal[0]}
+		}
+		all = append(all, c)
 	}
 	var out []checks.Spec
 	for _, s := range all {
@@ -123,6 +132,37 @@ func RunChecks(p profile.Profile) []checks.Spec {
 		}
 	}
 	return out
+}
+
+// conserving lists the scenarios in which any waiting request may take any free place, with the number of places: one limit for all
+// bands, nothing but the clients' own doing that would keep a request from being eligible.
+func conserving(p profile.Profile) map[string]int {
+	out := map[string]int{}
+	for _, s := range Scenarios() {
+		c := scenario.Compile(s, p, 0)
+		f := c.Config
+		if c.Capacity <= 0 || !f.Hold || f.Ceiling.Kind != "" || f.Eviction || f.GateOff || f.Detector.Mode != "" || f.Detector.Headroom > 0 {
+			continue
+		}
+		if f.Detector.Kind == "utilization" && !f.HeldAsWaiting || slices.ContainsFunc(f.Endpoints, func(e sut.Endpoint) bool { return e.Out || e.Role != "" }) {
+			continue
+		}
+		if !slices.ContainsFunc(c.Script.Steps, unfree) {
+			out[c.Name] = c.Capacity
+		}
+	}
+	return out
+}
+
+// unfree tells whether a step may keep requests from being eligible although the router has room.
+func unfree(s sut.Step) bool {
+	switch s.Op {
+	case sut.OpAdd, sut.OpRemove, sut.OpLabel, sut.OpFault, sut.OpScript, sut.OpShutdown, sut.OpRestart, sut.OpLoad, sut.OpHold:
+		return true
+	}
+	return slices.ContainsFunc(s.Requests, func(r sut.Request) bool {
+		return len(r.Subset) > 0 || r.BodyDelay > 0 || r.Extra[wire.HeaderSubset] != "" || r.Extra[wire.HeaderHalfClose] != ""
+	})
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -96,6 +96,10 @@ func (v *visit) answer(name string) {
 	if v.over {
 		return
 	}
+	if breaks, begun := simserver.Breaks(name); breaks {
+		v.breakOff(begun)
+		return
+	}
 	body, _, known := simserver.Answer(name)
 	if !known {
 		v.fail(400)
@@ -113,6 +117,24 @@ func (v *visit) answer(name string) {
 		c.token(st, v.sv.spec.Name, 0)
 		c.rec.ResponseBytes, c.rec.AnswerSHA256 = int64(len(body)), env.Hash(body)
 		c.end(st, evidence.Completed)
+	})
+}
+
+// breakOff resets the connection to the data plane, which answers 503 if it has not passed anything on.
+func (v *visit) breakOff(begun bool) {
+	st, c := v.sv.st, v.call.client
+	v.over = true
+	v.rec.Ending, v.rec.End = evidence.Failed, int64(st.now)
+	v.status = 503
+	st.after(hop, v.call.finish)
+	if !begun {
+		st.after(hop, func() { c.refused(st, wire.Refusal{Status: 503, Body: "the model server closed the connection"}) })
+		return
+	}
+	v.rec.FirstToken = int64(st.now)
+	st.after(hop, func() {
+		c.token(st, v.sv.spec.Name, 0)
+		c.end(st, evidence.KilledMidStream)
 	})
 }
 
