@@ -31,6 +31,8 @@ type Tamper struct {
 	Wiring   func(*epp.Wiring)
 	Document func(string) string // the configuration document as the picker reads it
 	Plane    DataPlane
+	// AlphaIsStable lets alpha plugins in without a flag.
+	AlphaIsStable bool
 }
 
 // DataPlane are faults beside the picker: in what carries requests and responses. Only the virtual environment knows them.

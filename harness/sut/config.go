@@ -44,6 +44,7 @@ const (
 	Holdback    Feature = "holdback"      // priority-holdback-policy
 	Eviction    Feature = "eviction"      // flowControl.enableEviction
 	Stages      Feature = "stages"        // prefill/decode saturation
+	KubeAPI     Feature = "kube-api"      // pods, pools and objectives are taken from a Kubernetes API
 )
 
 // UnsupportedError is a configuration that the implementation cannot express.
@@ -63,9 +64,12 @@ func (e *UnsupportedError) Error() string {
 type Configuration struct {
 	Endpoints  []Endpoint     `json:"endpoints"`
 	Objectives map[string]int `json:"objectives,omitempty"` // InferenceObjective name -> spec.priority
-	Detector   Detector       `json:"detector"`
-	Ceiling    Ceiling        `json:"ceiling"`
-	Bands      []Band         `json:"bands,omitempty"`
+	// Objects are further InferenceObjectives, as objects. They and Kube need a router that is fed by a Kubernetes API.
+	Objects  []Objective `json:"objects,omitempty"`
+	Kube     bool        `json:"kube,omitempty"`
+	Detector Detector    `json:"detector"`
+	Ceiling  Ceiling     `json:"ceiling"`
+	Bands    []Band      `json:"bands,omitempty"`
 	// DefaultBand and NegativeBand are the templates of priorities without an entry, the second one of negative ones; nil: unset.
 	DefaultBand  *Band `json:"defaultBand,omitempty"`
 	NegativeBand *Band `json:"negativeBand,omitempty"`
@@ -105,6 +109,18 @@ type Endpoint struct {
 	// Out keeps the server out of the pool until an "endpoint-add" step.
 	Out bool `json:"out,omitempty"`
 }
+
+// Objective is an InferenceObjective as an object.
+type Objective struct {
+	Name     string `json:"name"`
+	Priority *int   `json:"priority,omitempty"` // nil: the field is left out
+	// Pool and Namespace are those of the router's own pool where they are "".
+	Pool      string `json:"pool,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// NeedsKube tells whether only a Kubernetes API can say what c wants said.
+func (c Configuration) NeedsKube() bool { return c.Kube || len(c.Objects) > 0 }
 
 // Detector selects and parametrizes the saturation detector; Kind "" leaves the router's default.
 type Detector struct {

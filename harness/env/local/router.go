@@ -17,6 +17,7 @@ import (
 
 	"github.com/llm-weir/weir/harness/env"
 	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/reference/gateway"
 )
 
@@ -174,9 +175,9 @@ func (st *stage) Relabel(name, role string) error {
 }
 
 // SetObjectives implements sut.Stage.
-func (st *stage) SetObjectives(m map[string]int) error {
-	st.sys.cfg.Objectives = m
-	return st.router.SetObjectives(st.base, m)
+func (st *stage) SetObjectives(m map[string]int, objects []sut.Objective) error {
+	st.sys.cfg.Objectives, st.sys.cfg.Objects = m, objects
+	return st.router.SetObjectives(st.base, m, objects)
 }
 
 // exchanged records what the gateway saw.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/loadgen/openai"
 	"github.com/llm-weir/weir/reference/gateway"
 )
@@ -75,8 +76,8 @@ func (s *several) SetMembers(ctx context.Context, members []*sim) error {
 }
 
 // SetObjectives implements router.
-func (s *several) SetObjectives(ctx context.Context, objectives map[string]int) error {
-	return s.each(func(r router) error { return r.SetObjectives(ctx, objectives) })
+func (s *several) SetObjectives(ctx context.Context, objectives map[string]int, objects []sut.Objective) error {
+	return s.each(func(r router) error { return r.SetObjectives(ctx, objectives, objects) })
 }
 
 // Shutdown implements router.

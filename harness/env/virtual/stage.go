@@ -290,7 +290,10 @@ func (st *stage) Relabel(name, role string) error {
 }
 
 // SetObjectives implements sut.Stage.
-func (st *stage) SetObjectives(m map[string]int) error {
+func (st *stage) SetObjectives(m map[string]int, objects []sut.Objective) error {
+	if len(objects) > 0 {
+		return errors.New("there is no Kubernetes API in virtual time")
+	}
 	st.sys.cfg.Objectives = m
 	for _, r := range st.routers() {
 		r.provision()
@@ -342,8 +345,12 @@ func (st *stage) Restart(ctx context.Context) error {
 func (st *stage) Shutdown() { st.after(hop, st.router.shutdown) }
 
 // TryStart implements sut.Stage. In virtual time a start is the loading of the document, and a refusal is exit status 2.
-func (st *stage) TryStart(_ context.Context, name, doc string) evidence.Process {
-	if _, err := st.sys.opts.Tamper.Load(doc, st.sys.opts.Contract); err != nil {
+func (st *stage) TryStart(_ context.Context, name, doc string, stable bool) evidence.Process {
+	cfg, err := st.sys.opts.Tamper.Load(doc, st.sys.opts.Contract)
+	if err == nil && stable && !st.sys.opts.Tamper.AlphaIsStable {
+		err = cfg.Stable()
+	}
+	if err != nil {
 		return evidence.Process{Case: name, ExitCode: 2, Text: err.Error()}
 	}
 	return evidence.Process{Case: name, Started: true}
