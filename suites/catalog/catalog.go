@@ -7,6 +7,7 @@ package catalog
 import (
 	"slices"
 
+	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/verdict"
@@ -25,6 +26,21 @@ type Requirement struct {
 func Requirements() []Requirement {
 	return slices.Concat(classificationRequirements, saturationRequirements, outcomesRequirements, surfaceRequirements,
 		intakeRequirements, deliveryRequirements)
+}
+
+// ShownBy lists the requirements about restraint with the one that shows that there is something to restrain. A router that never does a
+// thing keeps every rule about not doing it.
+func ShownBy() []evidence.Shown {
+	var out []evidence.Shown
+	for _, pair := range [][2]string{
+		{"FC-EVI-02", "FC-EVI-01"}, {"FC-EVI-03", "FC-EVI-01"}, {"FC-EVI-10", "FC-EVI-01"}, {"FC-EVI-11", "FC-EVI-01"}, {"FC-EVI-15", "FC-EVI-01"},
+		{"FC-CAP-14", "FC-CAP-01"}, // a limit of 0 as the default means something where limits are kept
+		{"FC-TTL-03", "FC-TTL-01"}, {"FC-TTL-04", "FC-TTL-01"}, {"FC-CAP-09", "FC-CAP-01"},
+		{"FC-HEAD-05", "FC-SAT-01"},
+	} {
+		out = append(out, evidence.Shown{Requirement: pair[0], By: pair[1]})
+	}
+	return out
 }
 
 // Find gives the row of an id.
