@@ -2,7 +2,7 @@
 # One flag set for build, test, vet and lint: another one would compile everything twice.
 export GOFLAGS := -trimpath $(GOFLAGS)
 
-CORES   := ./reference/flowcontrol ./reference/scheduling ./reference/picker ./sim-vllm/engine ./loadgen/arrival ./loadgen/plan
+CORES   := ./reference/flowcontrol ./reference/scheduling ./reference/picker ./reference/async ./sim-vllm/engine ./loadgen/arrival ./loadgen/plan
 DRIVERS := ./reference/epp ./reference/extproc ./reference/gateway ./reference/scrape ./sim-vllm/server ./loadgen/openai ./loadgen/runner ./harness/run ./harness/env/...
 SEED    ?= 0
 CHECKS  ?= 3000
@@ -55,7 +55,7 @@ vuln: tools ## known vulnerabilities (reports, from a database that comes as a m
 
 update: ## rewrite the golden files after a look at the differences
 	go test ./harness/report ./harness/sut -update
-	go test ./reference/picker ./sim-vllm/engine ./loadgen/plan -rewrite
+	go test ./reference/picker ./reference/async ./sim-vllm/engine ./loadgen/plan -rewrite
 
 clean: ## remove what was built and the runs under .weir
 	rm -rf bin .weir
