@@ -21,6 +21,7 @@ type EventKind uint8
 // The events.
 const (
 	Tick        EventKind = iota // time passed
+	AddSource                    // gates of queues to come read one more source (TTL); it gets the next index
 	AddQueue                     // a queue is to be served (Queue, QueueConfig)
 	RemoveQueue                  // a queue is no longer to be served (Queue); its messages in flight go on
 	Wake                         // a queue probably has new messages, poll it now (Queue)
@@ -43,6 +44,7 @@ type Event struct {
 	Failed      bool      // the broker could not be asked; nothing was pulled
 	Count       int       // messages the broker holds for the queue
 	Source      SourceID
+	TTL         time.Duration
 	Status      Status
 	Value       float64
 	ID          MessageID

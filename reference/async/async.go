@@ -17,6 +17,7 @@ import (
 	"errors"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -63,6 +64,9 @@ func (m *Machine) Step(now time.Duration, ev Event, out []Out) []Out {
 	m.settle()
 	switch ev.Kind {
 	case Tick:
+	case AddSource:
+		m.cfg.Sources = append(slices.Clone(m.cfg.Sources), Source{TTL: max(ev.TTL, 0)})
+		m.readings = append(m.readings, reading{})
 	case AddQueue:
 		m.addQueue(ev.Queue, ev.QueueConfig)
 	case RemoveQueue:

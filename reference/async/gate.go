@@ -57,7 +57,7 @@ func (g *Gate) check(owner string, sources int, check checker) {
 	if g == nil {
 		return
 	}
-	want := map[GateKind][2]int{RedisBudget: {1, 1}, PrometheusSaturation: {1, 1}, PrometheusBudget: {1, 8}, PrometheusQuery: {1, 1}, EndpointScrape: {1, 2}}[g.Kind]
+	want := map[GateKind][2]int{RedisBudget: {1, 1}, PrometheusSaturation: {1, 8}, PrometheusBudget: {1, 8}, PrometheusQuery: {1, 1}, EndpointScrape: {1, 2}}[g.Kind]
 	check(len(g.Sources) >= want[0] && len(g.Sources) <= want[1], "%s: gate %d has %d sources", owner, g.Kind, len(g.Sources))
 	for _, s := range g.Sources {
 		check(s >= 0 && int(s) < sources, "%s: unknown source %d", owner, s)

@@ -275,6 +275,8 @@ func (s *script) event(verb string, w []string) {
 		key := QueueKey(len(s.names) + 1)
 		s.queues[w[0]], s.names[key] = key, w[0]
 		s.step(Event{Kind: AddQueue, Queue: key, QueueConfig: queueConfig(w[0], parseArgs(w[1:]))})
+	case "add-source":
+		s.step(Event{Kind: AddSource, TTL: parseArgs(w).dur("ttl", 0)})
 	case "remove":
 		s.step(Event{Kind: RemoveQueue, Queue: s.queues[w[0]]})
 	case "wake":
