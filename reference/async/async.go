@@ -73,6 +73,7 @@ func (m *Machine) Step(now time.Duration, ev Event, out []Out) []Out {
 		m.removeQueue(ev.Queue)
 	case Wake:
 		if q := m.byKey[ev.Queue]; q != nil && !q.cfg.Push {
+			q.again = q.wanted > 0 || q.awaits != noSource
 			m.poll(q)
 		}
 	case Pulled:

@@ -26,6 +26,7 @@ type queue struct {
 	allowance int
 	wanted    int // of the pull that is not answered yet; 0: none
 	full      bool
+	again     bool // woken while a poll was under way, which may have looked too early
 	refused   bool
 	probing   bool
 
@@ -187,7 +188,8 @@ func (m *Machine) pulled(ev Event) {
 		m.admit(q, ev.Messages[i])
 	}
 	q.pool.dirty = true
-	if q.cfg.Eager && q.full && !q.refused && q.allowance == 0 {
+	if q.again || q.cfg.Eager && q.full && !q.refused && q.allowance == 0 {
+		q.again = false
 		m.poll(q)
 	}
 }

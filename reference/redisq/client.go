@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // The limits of a client: a broker that is gone is noticed soon, and asked again no more often than the processor's polls ask.
@@ -33,5 +34,7 @@ func Limit(o *redis.Options) *redis.Options {
 	o.Protocol = 2
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	o.MaxRetries = -1 // a script that moved something must not be sent again unseen; the callers know what may be repeated
+	// Notifications of a managed service's maintenance need RESP3, and a name lookup to find out about them.
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return o
 }

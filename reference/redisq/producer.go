@@ -12,6 +12,12 @@ import (
 	"github.com/llm-weir/weir/reference/async"
 )
 
+// WakeSuffix ends the name of the channel on which producers say that they have submitted something.
+const WakeSuffix = ":wake"
+
+// WakeChannel is a queue's channel of that kind.
+func WakeChannel(queue string) string { return queue + WakeSuffix }
+
 // cancelTTL is how long a cancel mark stays (spec/async-processor.md §1.1).
 const cancelTTL = 7 * 24 * time.Hour
 
@@ -35,6 +41,7 @@ func Submit(ctx context.Context, c *redis.Client, queue, resultQueue string, r a
 		p.Del(ctx, CancelKey(r.ID))
 		p.Set(ctx, ActiveKey(r.ID), t, time.Duration(left)*time.Second)
 		p.Do(ctx, "ZADD", queue, unix(Score(r.Deadline, now)), e.Encode())
+		p.Publish(ctx, WakeChannel(queue), "")
 		return nil
 	})
 	if err != nil {
