@@ -6,45 +6,45 @@ import (
 
 // Flags are the processor's flags. The tags are those of the command line parser; defaults are the guide's (AP-CLI).
 type Flags struct {
-	Concurrency         int           `group:"core" default:"64" help:"Workers of each pool that does not say otherwise; each holds one request for its whole duration."`
-	Transport           string        `group:"core" help:"Message queue: redis-pubsub (default), redis-sortedset, gcp-pubsub."`
-	TransportConfig     string        `group:"core" placeholder:"JSON" help:"Transport configuration; this or --transport-config-file."`
-	TransportConfigFile string        `group:"core" type:"path" help:"File with the transport configuration."`
-	WatchInterval       time.Duration `group:"core" name:"transport-config-watch-interval" default:"0s" help:"Read the queues of the file again this often (redis-sortedset); 0: never."`
-	PoolConfigFile      string        `group:"core" type:"path" help:"JSON array of worker pools; default: one pool \"default\"."`
-	MergePolicyFile     string        `group:"core" name:"request-merge-policy-config-file" type:"path" help:"JSON with type and parameters of the merge policy; default: random-robin."`
-	TransformConfigFile string        `group:"core" type:"path" help:"JSON with body transforms (not built yet)."`
+	Concurrency         int           `group:"Core" default:"64" help:"Workers of each pool that does not say otherwise; each holds one request for its whole duration."`
+	Transport           string        `group:"Core" help:"Message queue: redis-pubsub (default), redis-sortedset, gcp-pubsub."`
+	TransportConfig     string        `group:"Core" placeholder:"JSON" help:"Transport configuration; this or --transport-config-file."`
+	TransportConfigFile string        `group:"Core" type:"path" help:"File with the transport configuration."`
+	WatchInterval       time.Duration `group:"Core" name:"transport-config-watch-interval" default:"0s" help:"Read the queues of the file again this often (redis-sortedset); 0: never."`
+	PoolConfigFile      string        `group:"Core" type:"path" help:"JSON array of worker pools; default: one pool \"default\"."`
+	MergePolicyFile     string        `group:"Core" name:"request-merge-policy-config-file" type:"path" help:"JSON with type and parameters of the merge policy; default: random-robin."`
+	TransformConfigFile string        `group:"Core" type:"path" help:"JSON with body transforms (not built yet)."`
 
-	PrometheusURL      string        `group:"gating" help:"Prometheus server that the prometheus-* gates ask."`
-	PrometheusCacheTTL time.Duration `group:"gating" default:"5s" help:"How long its answers are used again; 0s: not at all."`
+	PrometheusURL      string        `group:"Gating and Prometheus" help:"Prometheus server that the prometheus-* gates ask."`
+	PrometheusCacheTTL time.Duration `group:"Gating and Prometheus" default:"5s" help:"How long its answers are used again; 0s: not at all."`
 
-	RequestTimeout  time.Duration `group:"timeouts" default:"5m" help:"Bound of one HTTP attempt."`
-	DrainTimeout    time.Duration `group:"timeouts" default:"2m" help:"How long requests in flight may finish after SIGTERM."`
-	GateWaitTimeout time.Duration `group:"timeouts" default:"5m" help:"How long a worker is parked at a pool's gate before the message goes back; 0: until its deadline."`
+	RequestTimeout  time.Duration `group:"Timeouts and draining" default:"5m" help:"Bound of one HTTP attempt."`
+	DrainTimeout    time.Duration `group:"Timeouts and draining" default:"2m" help:"How long requests in flight may finish after SIGTERM."`
+	GateWaitTimeout time.Duration `group:"Timeouts and draining" default:"5m" help:"How long a worker is parked at a pool's gate before the message goes back; 0: until its deadline."`
 
-	MetricsPort         int           `group:"ports" default:"9090" help:"Port of /metrics; 0 takes a free one."`
-	MetricsEndpointAuth bool          `group:"ports" default:"true" negatable:"" help:"Authenticate scrapes. Kubernetes token review is not built yet: every scrape is refused until this is false."`
-	HealthPort          int           `group:"ports" default:"8081" help:"Port of /healthz and /readyz; 0 takes a free one."`
-	BacklogInterval     time.Duration `group:"ports" name:"metrics-backlog-poll-interval" default:"15s" help:"How often the broker's backlog is read; 0: never."`
+	MetricsPort         int           `group:"Ports and endpoints" default:"9090" help:"Port of /metrics; 0 takes a free one."`
+	MetricsEndpointAuth bool          `group:"Ports and endpoints" default:"true" negatable:"" help:"Authenticate scrapes. Kubernetes token review is not built yet: every scrape is refused until this is false."`
+	HealthPort          int           `group:"Ports and endpoints" default:"8081" help:"Port of /healthz and /readyz; 0 takes a free one."`
+	BacklogInterval     time.Duration `group:"Ports and endpoints" name:"metrics-backlog-poll-interval" default:"15s" help:"How often the broker's backlog is read; 0: never."`
 
-	TLSCACert             string `group:"tls" name:"tls-ca-cert" type:"path" help:"Authorities (PEM) that the gateway's certificate may come from, beside the system's."`
-	TLSCert               string `group:"tls" name:"tls-cert" type:"path" help:"Client certificate (PEM); with --tls-key."`
-	TLSKey                string `group:"tls" name:"tls-key" type:"path" help:"Its key (PEM)."`
-	TLSInsecureSkipVerify bool   `group:"tls" name:"tls-insecure-skip-verify" help:"Do not verify the gateway's certificate; for tests only."`
+	TLSCACert             string `group:"TLS towards the gateway" name:"tls-ca-cert" type:"path" help:"Authorities (PEM) that the gateway's certificate may come from, beside the system's."`
+	TLSCert               string `group:"TLS towards the gateway" name:"tls-cert" type:"path" help:"Client certificate (PEM); with --tls-key."`
+	TLSKey                string `group:"TLS towards the gateway" name:"tls-key" type:"path" help:"Its key (PEM)."`
+	TLSInsecureSkipVerify bool   `group:"TLS towards the gateway" name:"tls-insecure-skip-verify" help:"Do not verify the gateway's certificate; for tests only."`
 
-	V                  int    `group:"logging" name:"v" short:"v" default:"2" help:"Verbosity; 4 and above log every message."`
-	ZapDevel           bool   `group:"logging" default:"true" negatable:"" help:"Readable log lines unless --zap-encoder says otherwise."`
-	ZapEncoder         string `group:"logging" help:"json or console."`
-	ZapLogLevel        string `group:"logging" help:"debug, info, error, panic, or a number as for -v."`
-	ZapStacktraceLevel string `group:"logging" help:"Accepted; log lines carry no stack traces."`
-	ZapTimeEncoding    string `group:"logging" help:"epoch, millis, nano, iso8601, rfc3339 or rfc3339nano."`
+	V                  int    `group:"Logging" name:"v" short:"v" default:"2" help:"Verbosity; 4 and above log every message."`
+	ZapDevel           bool   `group:"Logging" default:"true" negatable:"" help:"Readable log lines unless --zap-encoder says otherwise."`
+	ZapEncoder         string `group:"Logging" help:"json or console."`
+	ZapLogLevel        string `group:"Logging" help:"debug, info, error, panic, or a number as for -v."`
+	ZapStacktraceLevel string `group:"Logging" help:"Accepted; log lines carry no stack traces."`
+	ZapTimeEncoding    string `group:"Logging" help:"epoch, millis, nano, iso8601, rfc3339 or rfc3339nano."`
 
-	Durability           string `group:"beyond" default:"at-least-once" enum:"at-least-once,at-most-once" help:"What a hard kill may cost on redis-sortedset: nothing, or what the guide's processor loses."`
-	Eager                bool   `group:"beyond" help:"Poll again at once after a full batch, so that batch_size per poll_interval_ms is no ceiling."`
-	RetryTransportErrors bool   `group:"beyond" default:"true" negatable:"" help:"Retry attempts that got no HTTP answer, until the deadline."`
-	Lenient              bool   `group:"beyond" help:"Ignore unknown fields and take unknown gate types for open ones, with a warning."`
+	Durability           string `group:"Beyond the guide" default:"at-least-once" enum:"at-least-once,at-most-once" help:"What a hard kill may cost on redis-sortedset: nothing, or what the guide's processor loses."`
+	Eager                bool   `group:"Beyond the guide" help:"Poll again at once after a full batch, so that batch_size per poll_interval_ms is no ceiling."`
+	RetryTransportErrors bool   `group:"Beyond the guide" default:"true" negatable:"" help:"Retry attempts that got no HTTP answer, until the deadline."`
+	Lenient              bool   `group:"Beyond the guide" help:"Ignore unknown fields and take unknown gate types for open ones, with a warning."`
 
-	Older OlderFlags `embed:"" group:"older"`
+	Older OlderFlags `embed:"" group:"Older flags (deprecated)"`
 }
 
 // OlderFlags are the per-backend flags that --transport and --transport-config replace (AP-CLI-14).

@@ -36,6 +36,7 @@ type driver struct {
 	log     *slog.Logger
 
 	events chan event
+	slots  chan struct{}   // one value for each message that a channel has delivered
 	ctx    context.Context // ends what the driver has started
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
@@ -361,7 +362,12 @@ func (d *driver) end(o *async.Out) {
 		op.Kind = redisq.DeadLetter
 		d.metrics.dead.WithLabelValues(l[:]...).Inc()
 	case async.Release:
-		op.Kind, op.Due = redisq.Release, float64(d.epoch+int64(d.clock.Now()))/1e9
+		op.Kind = redisq.Release
+		if c.queue.cfg.Push { // a channel cannot take it back; the retry set can, if it knows where it belongs
+			e := c.envelope
+			e.Internal.RequestQueueName = c.queue.cfg.Name
+			op.Member, op.Due = e.Encode(), float64(d.epoch+int64(d.clock.Now()))/1e9
+		}
 	}
 	d.writer.add(op, end)
 }
@@ -387,6 +393,9 @@ type ending struct {
 func (d *driver) ended(op *redisq.Op, tag any, done bool) {
 	e, _ := tag.(ending)
 	d.leases.remove(e.c.id)
+	if e.c.queue.cfg.Push {
+		<-d.slots
+	}
 	l := e.c.queue.labels
 	if !done {
 		d.log.Warn("the message's lease was lost; somebody else ends it", "request", op.ID, "queue", op.Delivery.Queue)

@@ -41,8 +41,11 @@ func (s *Server) setQueues(c asyncconfig.Config) {
 		s.lastKey++
 		s.keys[q.ID] = servedQueue{s.lastKey, q}
 		s.d.metrics.start(labelsOf(q))
-		s.d.await(event{ev: async.Event{Kind: async.AddQueue, Queue: s.lastKey, QueueConfig: q.QueueConfig},
-			served: &served{key: s.lastKey, cfg: q, labels: labelsOf(q)}})
+		own := &served{key: s.lastKey, cfg: q, labels: labelsOf(q)}
+		if q.Push {
+			s.byName[q.Name] = own
+		}
+		s.d.await(event{ev: async.Event{Kind: async.AddQueue, Queue: s.lastKey, QueueConfig: q.QueueConfig}, served: own})
 	}
 	if s.wakes != nil {
 		s.wakes.set(s.namesLocked())

@@ -57,6 +57,8 @@ type Server struct {
 	lastKey  async.QueueKey
 	queues   sync.Mutex // over keys
 	keys     map[string]servedQueue
+	byName   map[string]*served // of channels, which do not change
+	drained  chan struct{}      // closed when a drain begins
 	once     sync.Once
 }
 
@@ -81,7 +83,7 @@ func Serve(o Options) (*Server, error) {
 		}
 	}
 	o.Logger = slog.New(newQuiet(o.Logger.Handler(), o.Clock))
-	s := &Server{o: o, keys: map[string]servedQueue{}}
+	s := &Server{o: o, keys: map[string]servedQueue{}, byName: map[string]*served{}, drained: make(chan struct{})}
 	d, err := s.assemble()
 	if err != nil {
 		return nil, err
@@ -135,7 +137,7 @@ func (s *Server) assemble() (*driver, error) {
 	d := &driver{machine: m, clock: s.o.Clock, epoch: mc.EpochUnix, results: c.Redis.ResultQueue, http: client, sources: src,
 		quotas: newQuotas(src, s.o.Logger), leases: &leases{held: map[async.MessageID]*carried{}}, metrics: NewMetrics(), log: s.o.Logger,
 		events: make(chan event, eventBuffer), done: make(chan struct{}), idle: make(chan struct{}), served: map[async.QueueKey]*served{},
-		carried: map[async.MessageID]*carried{}}
+		carried: map[async.MessageID]*carried{}, slots: make(chan struct{}, pushLimit)}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	if d.broker, err = s.broker(); err != nil {
 		return nil, err
@@ -160,8 +162,10 @@ func (s *Server) assemble() (*driver, error) {
 // broker is the transport that the configuration names.
 func (s *Server) broker() (broker, error) {
 	switch c := s.o.Config; {
+	case c.Transport == asyncconfig.RedisPubSub:
+		return &redisq.Channels{Client: s.redis, Retry: c.Redis.RetryQueue}, nil
 	case c.Transport != asyncconfig.RedisSortedSet:
-		return nil, fmt.Errorf("transport %s is not built yet: use redis-sortedset", c.Transport)
+		return nil, fmt.Errorf("transport %s is not built yet: use redis-sortedset or redis-pubsub", c.Transport)
 	case c.Flags.Durability == string(asyncconfig.AtMostOnce):
 		return &redisq.Destructive{Client: s.redis, Retry: c.Redis.RetryQueue}, nil
 	default:
@@ -264,7 +268,13 @@ func (s *Server) background() {
 			d.spawn(func() { every(d.ctx, period, atOnce, func() { f(d.ctx) }) })
 		}
 	}
-	go1(c.Redis.PollInterval, false, s.moveDue)
+	if ch, ok := d.broker.(*redisq.Channels); ok {
+		go1(channelRetryInterval, false, func(ctx context.Context) { s.takeDue(ctx, ch) })
+		names := s.names()
+		d.spawn(func() { s.listenChannels(names) })
+	} else {
+		go1(c.Redis.PollInterval, false, s.moveDue)
+	}
 	go1(holdInterval, false, d.quotas.hold)
 	if d.marked != nil {
 		go1(markInterval, false, d.watchMarks)
@@ -325,7 +335,9 @@ func (s *Server) reclaim(ctx context.Context, l leaser) {
 // Shutdown drains: nothing more is pulled, what waits goes back, what is in flight may finish until --drain-timeout or the end of ctx,
 // then it goes back too. It ends like Close.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.draining.Store(true)
+	if s.draining.CompareAndSwap(false, true) {
+		close(s.drained)
+	}
 	d := s.d
 	d.await(event{ev: async.Event{Kind: async.Drain}})
 	drain, cancel := context.WithTimeout(ctx, s.o.Config.Flags.DrainTimeout)

@@ -524,3 +524,59 @@ func TestDeadlineInFlight(t *testing.T) {
 		want(t, "results", len(r.results("result-list")), 2)
 	})
 }
+
+// TestChannels: requests and results over channels, retries in a sorted set, gates of queues ignored (AP-TRN-05, -06, -07, AP-WIRE-02).
+func TestChannels(t *testing.T) {
+	bubble(t, func(t *testing.T, r *rig) {
+		ctx := context.Background()
+		r.flags.Transport = "redis-pubsub"
+		doc := `{"url":"redis://broker:6379","queues":[{"queue_name":"c","igw_base_url":"http://gw","gate_type":"redis","gate_params":{"address":"x:1"}}]}`
+		request := func(id string) async.Request {
+			return async.Request{ID: id, Deadline: time.Now().Unix() + 60, Payload: []byte(fmt.Sprintf(`{"N":%q}`, id))}
+		}
+		if heard, err := redisq.Publish(ctx, r.client, "c", request("early")); heard != 0 || err != nil {
+			t.Fatal(heard, err)
+		}
+		r.answer(func(_ context.Context, a arrival) (int, http.Header, string, error) {
+			if a.id == "again" && a.n == 1 {
+				return 503, nil, "", nil
+			}
+			return 200, nil, "ok", nil
+		})
+		sub := r.client.Subscribe(ctx, "result-queue")
+		defer sub.Close()
+		words := sub.Channel()
+		s := r.serve(doc)
+		r.pass(time.Second)
+		for _, id := range []string{"one", "again"} {
+			if heard, err := redisq.Publish(ctx, r.client, "c", request(id)); heard != 1 || err != nil {
+				t.Fatal(heard, err)
+			}
+		}
+		r.client.Publish(ctx, "c", `{"id":"bare","deadline":9999999999,"payload":{}}`)
+		r.pass(time.Second)
+		want(t, "retries waiting", r.client.ZCard(ctx, "retry-sortedset").Val(), 1)
+		r.client.ZAdd(ctx, "retry-sortedset", redis.Z{Score: 1, Member: `{"internal":{"request_queue_name":"other"},"request_kind":"plain","data":{"id":"x","deadline":1,"payload":{}}}`})
+		r.pass(10 * time.Second)
+		want(t, "arrivals", len(r.seen()), 3)
+		want(t, "retries of another queue", r.client.ZCard(ctx, "retry-sortedset").Val(), 1)
+		want(t, "results", len(words), 2)
+		want(t, "dead letters", r.client.LLen(ctx, "c:dead-letter").Val(), 1)
+
+		release := r.hold()
+		defer release()
+		redisq.Publish(ctx, r.client, "c", request("kept"))
+		r.pass(time.Second)
+		stop, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		if err := s.Shutdown(stop); err != nil {
+			t.Error(err)
+		}
+		want(t, "kept for the next processor", r.client.ZCard(ctx, "retry-sortedset").Val(), 2)
+		r.answer(nil)
+		s = r.serve(doc)
+		defer s.Close()
+		r.pass(3 * time.Second)
+		want(t, "results", len(words), 3)
+	})
+}

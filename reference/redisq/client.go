@@ -1,7 +1,9 @@
 package redisq
 
 import (
+	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,9 +30,18 @@ func AddressClient(address string) *redis.Client {
 	return redis.NewClient(Limit(&redis.Options{Addr: address}))
 }
 
+// silent is the client library's log: every failure comes back as an error, and the callers say more about it.
+type silent struct{}
+
+// Printf implements the library's interface.
+func (silent) Printf(context.Context, string, ...any) {}
+
+var silence sync.Once
+
 // Limit sets what all clients have in common. The protocol is RESP2, which every compatible server speaks and in which scripts see the
 // same types everywhere.
 func Limit(o *redis.Options) *redis.Options {
+	silence.Do(func() { redis.SetLogger(silent{}) })
 	o.Protocol = 2
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	o.MaxRetries = -1 // a script that moved something must not be sent again unseen; the callers know what may be repeated
