@@ -28,6 +28,8 @@ type writer struct {
 type entry struct {
 	op  redisq.Op
 	tag any
+	// unsure: an attempt failed without the broker's word on it, and may have been carried out.
+	unsure bool
 }
 
 const (
@@ -53,7 +55,7 @@ func signal(c chan struct{}) {
 // add queues an end; it never blocks.
 func (w *writer) add(op redisq.Op, tag any) {
 	w.mu.Lock()
-	w.queue = append(w.queue, entry{op, tag})
+	w.queue = append(w.queue, entry{op: op, tag: tag})
 	w.inside++
 	w.mu.Unlock()
 	signal(w.wake)
@@ -132,10 +134,12 @@ func (w *writer) write(ctx context.Context, batch []entry) bool {
 		var err error
 		for i, o := range outcomes {
 			if o.Err == nil {
-				w.done(batch[i], o.Done)
+				// A lease that is gone after an attempt of unknown outcome was most likely ended by that very attempt.
+				w.done(batch[i], o.Done || batch[i].unsure)
 				continue
 			}
 			err = o.Err
+			batch[i].unsure = batch[i].unsure || !redisq.Refused(err)
 			if f, ok := w.broker.(forgetful); ok && ops[i].Kind == redisq.Finish && attempt > len(f.ResultPauses()) {
 				w.log.Error("result lost: the broker did not take it", "request", ops[i].ID, "attempts", attempt, "error", o.Err)
 				w.done(batch[i], false)

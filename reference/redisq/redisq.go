@@ -62,6 +62,12 @@ type Outcome struct {
 	Err  error // the broker could not be asked; try again
 }
 
+// Refused tells whether an error is the server's own word, so that the command was certainly not carried out.
+func Refused(err error) bool {
+	var word redis.Error
+	return errors.As(err, &word)
+}
+
 // CancelKey and ActiveKey are the producer's marks of a request (spec/async-processor.md §1.1).
 func CancelKey(id string) string { return "request-cancel:" + id }
 
