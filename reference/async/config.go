@@ -16,6 +16,8 @@ type Config struct {
 	Seed  uint64
 	Pools []PoolConfig
 	Merge MergeConfig
+	// Transforms may rewrite bodies; the first that handles a message wins.
+	Transforms []Transform
 	// Sources are what gates may ask; gates name them by index.
 	Sources []Source
 	// RequestTimeout bounds one attempt (AP-CLI-09); 0: only the deadline does.

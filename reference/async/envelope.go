@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Envelope is a message as it lies on the broker (spec/async-processor.md §2.1, AP-WIRE-01).
@@ -31,7 +32,7 @@ type Request struct {
 	ID       string            `json:"id"`
 	Created  int64             `json:"created,omitempty"` // Unix seconds; nothing depends on it (AP-DL-06)
 	Deadline int64             `json:"deadline"`          // Unix seconds
-	Payload  json.RawMessage   `json:"payload"`
+	Payload  json.RawMessage   `json:"payload,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Headers  map[string]string `json:"headers,omitempty"`
 	Endpoint string            `json:"endpoint,omitempty"`
@@ -106,25 +107,29 @@ func (e *Envelope) SetRequest(data []byte) error {
 
 // NewEnvelope makes the envelope of a plain request.
 func NewEnvelope(r Request, internal Internal) (Envelope, error) {
+	payload := r.Payload
+	if !json.Valid(payload) {
+		return Envelope{}, fmt.Errorf("request %q: its payload is no JSON", r.ID)
+	}
+	r.Payload = nil
 	data, err := encode(r)
 	if err != nil {
 		return Envelope{}, fmt.Errorf("request %q: %w", r.ID, err)
 	}
+	data = slices.Concat(data[:len(data)-1], []byte(`,"payload":`), payload, []byte("}"))
 	e := Envelope{Internal: internal, Kind: KindPlain}
 	return e, e.SetRequest(data)
 }
 
-// Encode is the envelope's text for the broker.
+// Encode is the envelope's text for the broker. It is put together by hand, because encoding/json would take the blanks out of the
+// request, and a payload is to be sent byte for byte also after a retry (AP-WIRE-04).
 func (e *Envelope) Encode() []byte {
-	b, err := encode(struct {
-		Internal Internal        `json:"internal"`
-		Kind     string          `json:"request_kind"`
-		Data     json.RawMessage `json:"data"`
-	}{e.Internal, e.Kind, e.data})
-	if err != nil {
-		panic(err) // data was read as JSON
+	internal, err1 := encode(e.Internal)
+	kind, err2 := encode(e.Kind)
+	if err := errors.Join(err1, err2); err != nil {
+		panic(err) // strings and an int
 	}
-	return b
+	return slices.Concat([]byte(`{"internal":`), internal, []byte(`,"request_kind":`), kind, []byte(`,"data":`), e.data, []byte("}"))
 }
 
 // encode does not escape <, > and &, which would change the bytes of a payload.

@@ -8,16 +8,16 @@ import (
 
 func TestParse(t *testing.T) {
 	good := `{"internal":{"retry_count":2,"labels":{"tier":"batch"},"new":1},"request_kind":"plain","data":{"id":"a","created":1,"deadline":5,` +
-		`"payload":{"n":9007199254740993,"f":1.0,"s":"<>&"},"metadata":{"k":"v"},"later":true}}`
+		`"payload":{ "n" : 9007199254740993,  "f":1.0,"s":"<>&"},"metadata":{"k":"v"},"later":true}}`
 	e, err := Parse([]byte(good))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(e.Request.Payload) != `{"n":9007199254740993,"f":1.0,"s":"<>&"}` {
+	if string(e.Request.Payload) != `{ "n" : 9007199254740993,  "f":1.0,"s":"<>&"}` {
 		t.Errorf("payload %s", e.Request.Payload)
 	}
 	again, err := Parse(e.Encode())
-	if err != nil || string(again.data) != string(e.data) || again.Internal.RetryCount != 2 || !strings.Contains(string(e.data), `"later":true`) {
+	if err != nil || string(again.Request.Payload) != string(e.Request.Payload) || string(again.data) != string(e.data) || again.Internal.RetryCount != 2 || !strings.Contains(string(e.data), `"later":true`) {
 		t.Errorf("%v: %s", err, e.Encode())
 	}
 	for name, c := range map[string]struct {
@@ -48,6 +48,7 @@ func TestParse(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"request_kind":"plain","data":{"id":"a","deadline":1,"payload":{}}}`))
+	f.Add([]byte(`{ "request_kind":"plain", "data": {"id":"a","deadline":1,"payload":{ "x" : [ 1 ] } } }`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		e, err := Parse(raw)
 		if err != nil {

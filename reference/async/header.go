@@ -15,9 +15,10 @@ import (
 	"github.com/llm-weir/weir/harness/wire"
 )
 
-// Outgoing is an attempt to be made: a POST of the request's payload.
+// Outgoing is an attempt to be made: a POST of the request's payload, or of what a transform made of it.
 type Outgoing struct {
 	URL     string
+	Body    []byte   // nil: the payload as it is
 	Headers []Header // sorted by name, each name once in any letter case
 }
 
@@ -77,7 +78,12 @@ func (m *Machine) outgoing(msg *message) (Outgoing, error) {
 			h.set(mc.ObjectiveHeader, objective)
 		}
 	}
-	out := Outgoing{URL: to}
+	body, contentType, err := m.transform(msg)
+	errs = append(errs, err)
+	if body != nil {
+		h.set(headerContentType, contentType)
+	}
+	out := Outgoing{URL: to, Body: body}
 	for _, name := range slices.Sorted(maps.Keys(h)) {
 		out.Headers = append(out.Headers, Header{name, h[name]})
 	}

@@ -42,12 +42,13 @@ const (
 
 // Config is a loaded configuration.
 type Config struct {
-	Flags     Flags
-	Transport Transport
-	Pools     []async.PoolConfig
-	Merge     async.MergeConfig
-	Queues    []Queue
-	Redis     Redis
+	Flags      Flags
+	Transport  Transport
+	Pools      []async.PoolConfig
+	Merge      async.MergeConfig
+	Transforms []async.Transform
+	Queues     []Queue
+	Redis      Redis
 	// Sources are what the gates read; their indexes are those in the gates. A reload only appends.
 	Sources []Source
 	// Warnings do not keep the processor from starting, Info is to be logged once.
@@ -75,15 +76,16 @@ type Queue struct {
 // Loader loads, and loads again, the configuration of one process.
 type Loader struct {
 	reader
-	flags   Flags
-	env     func(string) string
-	read    func(string) ([]byte, error)
-	index   map[Source]async.SourceID
-	sources []Source
-	info    []string
-	pools   []async.PoolConfig
-	merge   async.MergeConfig
-	former  *Config
+	flags      Flags
+	env        func(string) string
+	read       func(string) ([]byte, error)
+	index      map[Source]async.SourceID
+	sources    []Source
+	info       []string
+	pools      []async.PoolConfig
+	merge      async.MergeConfig
+	transforms []async.Transform
+	former     *Config
 }
 
 // NewLoader makes a loader; env and read are os.Getenv and os.ReadFile unless given.
@@ -103,11 +105,12 @@ func (l *Loader) Load() (Config, error) {
 	l.checkFlags()
 	l.pools = l.poolFile()
 	l.merge = l.mergeFile()
+	l.transforms = l.transformFile()
 	c := Config{}
 	if doc.ok {
 		c = l.transport(doc, true)
 	}
-	c.Flags, c.Pools, c.Merge, c.Sources, c.Warnings, c.Info = l.flags, l.pools, l.merge, l.sources, l.warn, l.info
+	c.Flags, c.Pools, c.Merge, c.Transforms, c.Sources, c.Warnings, c.Info = l.flags, l.pools, l.merge, l.transforms, l.sources, l.warn, l.info
 	if err := l.err(); err != nil {
 		return Config{Warnings: l.warn}, err
 	}
@@ -129,7 +132,7 @@ func (l *Loader) Reload() (c Config, changed bool, err error) {
 	if c.Transport != l.former.Transport || c.Redis != l.former.Redis {
 		return Config{}, false, fmt.Errorf("%s: only queues may change while the processor runs; restart it for the other fields", doc.file)
 	}
-	c.Flags, c.Pools, c.Merge, c.Sources, c.Warnings, c.Info = l.flags, l.pools, l.merge, l.sources, l.warn, l.info
+	c.Flags, c.Pools, c.Merge, c.Transforms, c.Sources, c.Warnings, c.Info = l.flags, l.pools, l.merge, l.transforms, l.sources, l.warn, l.info
 	changed = !reflect.DeepEqual(c.Queues, l.former.Queues)
 	l.former = &c
 	return c, changed, nil

@@ -151,7 +151,6 @@ func TestRefusals(t *testing.T) {
 		"a missing file":               {"", func(f *Flags) { f.TransportConfigFile = "gone.json" }, "--transport-config-file: open gone.json"},
 		"no workers":                   {one, func(f *Flags) { f.Concurrency = 0 }, "--concurrency: must be positive"},
 		"half a certificate":           {one, func(f *Flags) { f.TLSCert = "c" }, "must be given together"},
-		"transforms":                   {one, func(f *Flags) { f.TransformConfigFile = "t" }, "--transform-config-file is not built yet"},
 		"a negative watch":             {one, func(f *Flags) { f.WatchInterval = -1 }, "--transport-config-watch-interval: must not be negative"},
 		"a watch of an inline text":    {one, func(f *Flags) { f.WatchInterval = 1 }, "needs --transport redis-sortedset and --transport-config-file"},
 		"an unknown gate":              {gate("nonsense", "{}"), nil, `unknown gate type "nonsense"`},
@@ -364,4 +363,30 @@ func FuzzTransport(f *testing.F) {
 			}
 		}
 	})
+}
+
+func TestTransforms(t *testing.T) {
+	with := func(doc string) (Config, error) {
+		f := sorted(one)
+		f.TransformConfigFile = "x.json"
+		_, c, err := load(f, nil, files{"x.json": doc})
+		return c, err
+	}
+	entry := func(more string) string { return `{"requestTransforms":[` + more + `]}` }
+	good := `{"name":"w","type":"gcs_uri_multipart","parameters":{"providers":["whisper"]}}`
+	if c, err := with(entry(good)); err != nil || len(c.Transforms) != 1 || c.Transforms[0].Providers[0] != "whisper" {
+		t.Errorf("%v %+v", err, c.Transforms)
+	}
+	for doc, says := range map[string]string{
+		`{"responseTransforms":[]}`: `unknown field "responseTransforms"`, entry(good + "," + good): "duplicate transform",
+		entry(`{"name":"w","type":"x"}`): "expected gcs_uri_multipart", entry(`{"type":"gcs_uri_multipart","parameters":{"providers":["a"]}}`): "name: is required",
+		entry(`{"name":"w","type":"gcs_uri_multipart"}`): "parameters: is required", entry(`1`): "expected an object",
+		entry(`{"name":"w","type":"gcs_uri_multipart","parameters":{"providers":[]}}`):          "at least one",
+		entry(`{"name":"w","type":"gcs_uri_multipart","parameters":{"providers":[""]}}`):        "not empty",
+		entry(`{"name":"w","type":"gcs_uri_multipart","parameters":{"providers":["a"],"x":1}}`): "unknown field",
+	} {
+		if _, err := with(doc); err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", doc, err)
+		}
+	}
 }

@@ -13,7 +13,7 @@ type Flags struct {
 	WatchInterval       time.Duration `group:"Core" name:"transport-config-watch-interval" default:"0s" help:"Read the queues of the file again this often (redis-sortedset); 0: never."`
 	PoolConfigFile      string        `group:"Core" type:"path" help:"JSON array of worker pools; default: one pool \"default\"."`
 	MergePolicyFile     string        `group:"Core" name:"request-merge-policy-config-file" type:"path" help:"JSON with type and parameters of the merge policy; default: random-robin."`
-	TransformConfigFile string        `group:"Core" type:"path" help:"JSON with body transforms (not built yet)."`
+	TransformConfigFile string        `group:"Core" type:"path" help:"JSON with requestTransforms; default: none."`
 
 	PrometheusURL      string        `group:"Gating and Prometheus" help:"Prometheus server that the prometheus-* gates ask."`
 	PrometheusCacheTTL time.Duration `group:"Gating and Prometheus" default:"5s" help:"How long its answers are used again; 0s: not at all."`
@@ -110,9 +110,6 @@ func (l *Loader) checkFlags() {
 	}
 	if (f.TLSCert == "") != (f.TLSKey == "") {
 		l.failf("--tls-cert and --tls-key: must be given together")
-	}
-	if f.TransformConfigFile != "" {
-		l.errs = append(l.errs, notBuilt("--transform-config-file", "leave it out"))
 	}
 	if l.env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" {
 		l.errs = append(l.errs, notBuilt("tracing (OTEL_EXPORTER_OTLP_ENDPOINT)", "unset the variable"))

@@ -124,3 +124,57 @@ func (o object) header(key, absent string) string {
 	}
 	return v
 }
+
+// transformFile reads the body transforms (AP-XFORM-06).
+func (l *Loader) transformFile() []async.Transform {
+	path := l.flags.TransformConfigFile
+	if path == "" {
+		return nil
+	}
+	root := l.load("transform-config-file", path)
+	if root == nil {
+		return nil
+	}
+	o := l.object(path, "", root, "requestTransforms")
+	var out []async.Transform
+	seen := map[string]bool{}
+	for i, n := range o.list("requestTransforms") {
+		e := l.object(path, fmt.Sprintf("requestTransforms[%d]", i), n, "name", "type", "parameters")
+		if n.kind != kindObject {
+			continue
+		}
+		t := async.Transform{Name: e.required("name")}
+		if seen[t.Name] && t.Name != "" {
+			e.fail("name", "duplicate transform %q", t.Name)
+		}
+		seen[t.Name] = true
+		if typ := e.str("type", ""); typ != "gcs_uri_multipart" {
+			e.fail("type", "expected gcs_uri_multipart, got %q", typ)
+			continue
+		}
+		t.Providers = l.providers(e)
+		out = append(out, t)
+	}
+	return out
+}
+
+func (l *Loader) providers(e object) []string {
+	raw, ok := e.want("parameters", kindObject)
+	if !ok {
+		e.fail("parameters", "is required: {\"providers\": [...]}")
+		return nil
+	}
+	p := l.object(e.file, join(e.path, "parameters"), raw, "providers")
+	var out []string
+	for _, n := range p.list("providers") {
+		if n.kind != kindString || n.text == "" {
+			p.fail("providers", "expected strings that are not empty")
+			return nil
+		}
+		out = append(out, n.text)
+	}
+	if len(out) == 0 {
+		p.fail("providers", "at least one is required")
+	}
+	return out
+}

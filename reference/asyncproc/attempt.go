@@ -67,8 +67,8 @@ func attempt(ctx context.Context, c *http.Client, to async.Outgoing, body []byte
 	}
 	defer res.Body.Close()
 	a := async.Answer{Status: res.StatusCode, RetryAfter: res.Header.Get("Retry-After")}
-	var text strings.Builder
-	n, err := io.Copy(&text, io.LimitReader(res.Body, responseLimit+1))
+	var text bytes.Buffer
+	n, err := text.ReadFrom(io.LimitReader(res.Body, responseLimit+1))
 	switch {
 	case err != nil:
 		a.Failure, a.Error = async.Truncated, err.Error()

@@ -332,7 +332,10 @@ func (d *driver) send(o *async.Out) {
 	c := d.carried[o.ID]
 	ctx, stop := context.WithCancel(d.ctx)
 	c.stop, c.target, c.sent = stop, o.Request.URL, d.clock.Now()
-	to, id, body := o.Request, o.ID, c.envelope.Request.Payload
+	to, id, body := o.Request, o.ID, []byte(c.envelope.Request.Payload)
+	if to.Body != nil {
+		body = to.Body
+	}
 	d.log.Debug("attempt", "request", c.envelope.Request.ID, "queue", c.queue.cfg.Name, "attempt", c.envelope.Internal.RetryCount)
 	d.spawn(func() {
 		defer stop()

@@ -103,7 +103,7 @@ func Serve(o Options) (*Server, error) {
 // assemble makes the driver and its parts; nothing runs yet.
 func (s *Server) assemble() (*driver, error) {
 	c, f := s.o.Config, s.o.Config.Flags
-	mc := async.Config{EpochUnix: s.o.Clock.Epoch().UnixNano(), Seed: s.o.Seed, Pools: c.Pools, Merge: c.Merge, RequestTimeout: f.RequestTimeout,
+	mc := async.Config{EpochUnix: s.o.Clock.Epoch().UnixNano(), Seed: s.o.Seed, Pools: c.Pools, Merge: c.Merge, Transforms: c.Transforms, RequestTimeout: f.RequestTimeout,
 		GateWait: f.GateWaitTimeout, RetryTransport: f.RetryTransportErrors}
 	if mc.Seed == 0 {
 		mc.Seed = uint64(mc.EpochUnix)

@@ -70,14 +70,14 @@ func TestRetry(t *testing.T) {
 		for _, id := range []string{"one", "shed", "reset", "gone"} {
 			r.submit("q", id, time.Minute, func(q *async.Request) {
 				q.Headers, q.Metadata = map[string]string{"X-A": "b"}, map[string]string{"userid": "u"}
-				q.Payload = []byte(`{"N":"` + id + `","big":9007199254740993,"s":"<&>"}`)
+				q.Payload = []byte(`{"N":"` + id + `", "big": 9007199254740993,"s":"<&>"}`)
 			})
 		}
 		r.pass(50 * time.Second)
 		at := map[string][]time.Duration{}
 		for _, a := range r.seen() {
 			at[a.id] = append(at[a.id], a.at)
-			want(t, "body", a.body, `{"N":"`+a.id+`","big":9007199254740993,"s":"<&>"}`)
+			want(t, "body", a.body, `{"N":"`+a.id+`", "big": 9007199254740993,"s":"<&>"}`)
 			want(t, "headers", a.header.Get("X-A")+a.header.Get("X-Llm-D-Inference-Fairness-Id")+a.path, "bu/v1/x")
 		}
 		gap := func(id string, i int, low, high time.Duration) {
