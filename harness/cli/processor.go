@@ -12,6 +12,9 @@ import (
 	"github.com/llm-weir/weir/reference/asyncproc"
 )
 
+// tracingEnd bounds the wait for the last spans.
+const tracingEnd = 5 * time.Second
+
 type processorCmd struct {
 	asyncconfig.Flags
 	CheckConfig bool `help:"Read the configuration, say what is wrong with it, and end."`
@@ -34,6 +37,8 @@ queues.json, each field but the first two optional:
    "queues": [{"queue_name": "batch", "igw_base_url": "http://127.0.0.1:8080", "request_path_url": "/v1/completions",
                "inference_objective": "batch", "worker_pool_id": "default", "labels": {"tier": "batch"},
                "gate_type": "local-max-concurrency", "gate_params": {"limit": "8"}}]}
+
+OTEL_EXPORTER_OTLP_ENDPOINT=http://collector:4317 turns tracing on; the other OTEL_* variables have their usual meaning.
 
 Exit status: 0 after SIGTERM and a drain, 1 for a configuration that cannot be used, 2 for unknown flags.`
 }
@@ -59,6 +64,20 @@ func (c *processorCmd) Run(con *console) error {
 	o := asyncproc.Options{Config: cfg, Logger: log}
 	if c.WatchInterval > 0 {
 		o.Loader = loader
+	}
+	if cfg.Tracing {
+		provider, end, err := asyncproc.NewTracing(con.ctx)
+		if err != nil {
+			return &exitError{status: ExitFail, text: err.Error()}
+		}
+		o.Tracing = provider
+		defer func() {
+			ctx, cancel := context.WithTimeout(context.Background(), tracingEnd)
+			defer cancel()
+			if err := end(ctx); err != nil {
+				log.Warn("tracing: the last spans were not sent", "error", err)
+			}
+		}()
 	}
 	s, err := asyncproc.Serve(o)
 	if err != nil {

@@ -51,6 +51,8 @@ type Config struct {
 	Redis      Redis
 	// Sources are what the gates read; their indexes are those in the gates. A reload only appends.
 	Sources []Source
+	// Tracing: spans are exported, to where the OTEL_* variables say (AP-OTEL-01).
+	Tracing bool
 	// Warnings do not keep the processor from starting, Info is to be logged once.
 	Warnings, Info []string
 }
@@ -60,6 +62,7 @@ type Redis struct {
 	URL             string
 	RetryQueue      string
 	ResultQueue     string
+	Tracing         bool // a span for each command
 	PollInterval    time.Duration
 	Batch           int
 	ClaimLease      time.Duration
@@ -110,6 +113,7 @@ func (l *Loader) Load() (Config, error) {
 	if doc.ok {
 		c = l.transport(doc, true)
 	}
+	c.Tracing = l.env("OTEL_EXPORTER_OTLP_ENDPOINT") != ""
 	c.Flags, c.Pools, c.Merge, c.Transforms, c.Sources, c.Warnings, c.Info = l.flags, l.pools, l.merge, l.transforms, l.sources, l.warn, l.info
 	if err := l.err(); err != nil {
 		return Config{Warnings: l.warn}, err

@@ -142,7 +142,6 @@ func TestRefusals(t *testing.T) {
 		"a field twice":                {entry(`,"queue_name":"q"`), nil, "appears twice"},
 		"an unknown transport":         {one, func(f *Flags) { f.Transport = "kafka" }, `expected redis-pubsub, redis-sortedset or gcp-pubsub, got "kafka"`},
 		"a transport of the future":    {one, func(f *Flags) { f.Transport = "gcp-pubsub" }, "is not built yet"},
-		"tracing":                      {strings.Replace(one, `"url"`, `"enable_tracing":true,"url"`, 1), nil, "enable_tracing: tracing of Redis commands is not built yet"},
 		"a negative batch":             {strings.Replace(one, `"url"`, `"batch_size":-1,"url"`, 1), nil, "batch_size: expected an integer of at least 1"},
 		"a negative poll":              {strings.Replace(one, `"url"`, `"poll_interval_ms":-1,"url"`, 1), nil, "poll_interval_ms"},
 		"a negative TTL":               {entry(`,"result_ttl_seconds":-1`), nil, "result_ttl_seconds"},
@@ -197,8 +196,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: %v\nwant %s", name, err, c.says)
 		}
 	}
-	_, _, err := load(sorted(one), map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, nil)
-	if err == nil || !strings.Contains(err.Error(), "tracing (OTEL_EXPORTER_OTLP_ENDPOINT) is not built yet") {
+	if _, c, err := load(sorted(one), map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, nil); err != nil || !c.Tracing {
 		t.Error(err)
 	}
 }

@@ -111,9 +111,6 @@ func (l *Loader) checkFlags() {
 	if (f.TLSCert == "") != (f.TLSKey == "") {
 		l.failf("--tls-cert and --tls-key: must be given together")
 	}
-	if l.env("OTEL_EXPORTER_OTLP_ENDPOINT") != "" {
-		l.errs = append(l.errs, notBuilt("tracing (OTEL_EXPORTER_OTLP_ENDPOINT)", "unset the variable"))
-	}
 	if f.MetricsEndpointAuth {
 		l.warnf("--metrics-endpoint-auth: Kubernetes token review is not built yet, every scrape will be refused; --metrics-endpoint-auth=false opens the endpoint")
 	}

@@ -97,9 +97,6 @@ func (l *Loader) transport(d document, needQueues bool) Config {
 		return c
 	}
 	o := l.object(d.file, "", d.root, names...)
-	if o.boolean("enable_tracing", false) {
-		o.fail("enable_tracing", "%v: set it to false", notBuilt("tracing of Redis commands", "leave it out"))
-	}
 	c.Redis = l.redis(o, c.Transport)
 	shared := async.QueueConfig{Push: c.Transport == RedisPubSub, Eager: l.flags.Eager, Interval: c.Redis.PollInterval, Batch: c.Redis.Batch}
 	items := o.list("queues")
@@ -124,6 +121,7 @@ func (l *Loader) transport(d document, needQueues bool) Config {
 func (l *Loader) redis(o object, t Transport) Redis {
 	r := Redis{URL: o.str("url", ""), RetryQueue: o.str("retry_queue_name", defaultRetryQueue), ResultQueue: o.str("result_queue_name", defaultResultChannel),
 		PollInterval:    time.Duration(o.natural("poll_interval_ms", defaultPollMillis, 1)) * time.Millisecond,
+		Tracing:         o.boolean("enable_tracing", false),
 		Batch:           o.natural("batch_size", defaultBatch, 1),
 		ClaimLease:      time.Duration(o.natural("claim_lease_ttl_seconds", defaultLease, 1)) * time.Second,
 		ReclaimInterval: time.Duration(o.natural("claim_reclaim_interval_ms", defaultReclaim, 1)) * time.Millisecond}

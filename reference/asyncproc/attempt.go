@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -52,8 +53,8 @@ func newHTTPClient(f asyncconfig.Flags, workers int) (*http.Client, error) {
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, errors.Join(errs...)
 }
 
-// attempt makes one POST and says how it ended.
-func attempt(ctx context.Context, c *http.Client, to async.Outgoing, body []byte) async.Answer {
+// attempt makes one POST and says how it ended. headers win over those of to.
+func attempt(ctx context.Context, c *http.Client, to async.Outgoing, body []byte, headers http.Header) async.Answer {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, to.URL, bytes.NewReader(body))
 	if err != nil {
 		return async.Answer{Failure: async.Unsendable, Error: err.Error()}
@@ -61,6 +62,7 @@ func attempt(ctx context.Context, c *http.Client, to async.Outgoing, body []byte
 	for _, h := range to.Headers {
 		req.Header.Set(h.Name, h.Value)
 	}
+	maps.Copy(req.Header, headers)
 	res, err := c.Do(req)
 	if err != nil {
 		return async.Answer{Failure: async.Transport, Error: err.Error()}

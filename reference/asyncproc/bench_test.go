@@ -22,7 +22,7 @@ import (
 // benchmark starts an eager processor between a real server, or the embedded one where there is none, and an upstream that answers at
 // once over a real socket.
 func benchmark(b *testing.B) (s *Server, arrived chan string) {
-	url := ""
+	var url string
 	if _, err := exec.LookPath("redis-server"); err == nil {
 		url = "redis://" + redisServer(b)
 	} else {

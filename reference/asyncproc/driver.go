@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/reference/async"
 	"github.com/llm-weir/weir/reference/asyncconfig"
@@ -33,6 +35,7 @@ type driver struct {
 	writer  *writer
 	leases  *leases
 	metrics *Metrics
+	tracer  tracer
 	log     *slog.Logger
 
 	events chan event
@@ -75,6 +78,9 @@ type carried struct {
 	target   string
 	sent     time.Duration
 	stop     context.CancelFunc // of the attempt
+	trace    context.Context    // carries span
+	span     trace.Span
+	failed   string // why the last attempt failed
 }
 
 // event is one thing for the goroutine to do.
@@ -198,6 +204,7 @@ func (d *driver) before(e event) {
 	case async.Response:
 		if c := d.carried[e.ev.ID]; c != nil {
 			d.metrics.inference.WithLabelValues(c.queue.labels[:]...).Observe(millis(d.clock.Now() - c.sent))
+			c.failed = category(e.ev.Response)
 		}
 	}
 }
@@ -254,6 +261,9 @@ func (d *driver) count(o *async.Out) {
 	switch o.Kind {
 	case async.Take:
 		d.metrics.residence.WithLabelValues(l[:]...).Observe(millis(o.Waited))
+		if c := d.carried[o.ID]; c != nil {
+			d.tracer.begin(c)
+		}
 	case async.First:
 		d.metrics.requests.WithLabelValues(l[:]...).Inc()
 	case async.Shed:
@@ -337,9 +347,12 @@ func (d *driver) send(o *async.Out) {
 		body = to.Body
 	}
 	d.log.Debug("attempt", "request", c.envelope.Request.ID, "queue", c.queue.cfg.Name, "attempt", c.envelope.Internal.RetryCount)
+	headers, done := d.tracer.attempt(c)
 	d.spawn(func() {
 		defer stop()
-		d.post(event{ev: async.Event{Kind: async.Response, ID: id, Response: attempt(ctx, d.http, to, body)}})
+		a := attempt(ctx, d.http, to, body, headers)
+		done(a)
+		d.post(event{ev: async.Event{Kind: async.Response, ID: id, Response: a}})
 	})
 }
 
@@ -350,6 +363,7 @@ func (d *driver) end(o *async.Out) {
 		return
 	}
 	delete(d.carried, o.ID)
+	d.tracer.end(c, o)
 	l := c.queue.labels
 	op := redisq.Op{Delivery: c.delivery, ID: c.envelope.Request.ID, Token: c.envelope.Internal.RequestToken}
 	end := ending{c: c}

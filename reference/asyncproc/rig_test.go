@@ -18,6 +18,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/llm-weir/weir/reference/async"
 	"github.com/llm-weir/weir/reference/asyncconfig"
@@ -32,6 +33,7 @@ type rig struct {
 	start  time.Time
 	flags  asyncconfig.Flags
 	files  map[string]string
+	spans  trace.TracerProvider
 
 	mu       sync.Mutex
 	arrivals []arrival
@@ -149,7 +151,7 @@ func (r *rig) serve(doc string) *Server {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s, err := Serve(Options{Config: c, Loader: l, Seed: 1, Logger: slog.New(slog.NewTextHandler(logs(r.t), nil)), Redis: func() *redis.Client { return r.dial("") },
+	s, err := Serve(Options{Config: c, Loader: l, Seed: 1, Tracing: r.spans, Logger: slog.New(slog.NewTextHandler(logs(r.t), nil)), Redis: func() *redis.Client { return r.dial("") },
 		Dial: r.dial, HTTP: &http.Client{Transport: r, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 		Listen: func(int) (net.Listener, error) { return newDeaf(), nil }})
 	if err != nil {

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/redis/go-redis/extra/redisotel/v9"
 	"github.com/redis/go-redis/v9"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/reference/async"
@@ -40,6 +42,8 @@ type Options struct {
 	Redis func() *redis.Client
 	Dial  func(address string) *redis.Client
 	HTTP  *http.Client // towards the gateway; nil: as the configuration says
+	// Tracing gets the spans; nil: nobody does. Its owner ends it after Close.
+	Tracing trace.TracerProvider
 	// Listen opens the ports; nil: TCP.
 	Listen func(port int) (net.Listener, error)
 }
@@ -130,12 +134,17 @@ func (s *Server) assemble() (*driver, error) {
 	} else if s.redis, err = redisq.NewClient(c.Redis.URL); err != nil {
 		return nil, err
 	}
+	if c.Redis.Tracing && s.o.Tracing != nil { // per command (AP-OTEL-07)
+		if err := redisotel.InstrumentTracing(s.redis, redisotel.WithTracerProvider(s.o.Tracing)); err != nil {
+			return nil, fmt.Errorf("enable_tracing: %w", err)
+		}
+	}
 	src := newSources(f.PrometheusURL, c.Sources)
 	if s.o.Dial != nil {
 		src.dial = s.o.Dial
 	}
 	d := &driver{machine: m, clock: s.o.Clock, epoch: mc.EpochUnix, results: c.Redis.ResultQueue, http: client, sources: src,
-		quotas: newQuotas(src, s.o.Logger), leases: &leases{held: map[async.MessageID]*carried{}}, metrics: NewMetrics(), log: s.o.Logger,
+		quotas: newQuotas(src, s.o.Logger), leases: &leases{held: map[async.MessageID]*carried{}}, metrics: NewMetrics(), tracer: newTracer(s.o.Tracing), log: s.o.Logger,
 		events: make(chan event, eventBuffer), done: make(chan struct{}), idle: make(chan struct{}), served: map[async.QueueKey]*served{},
 		carried: map[async.MessageID]*carried{}, slots: make(chan struct{}, pushLimit)}
 	d.ctx, d.cancel = context.WithCancel(context.Background())

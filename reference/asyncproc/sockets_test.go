@@ -108,13 +108,13 @@ func TestAttempt(t *testing.T) {
 	}
 	defer client.CloseIdleConnections()
 	try := func(path string) async.Answer {
-		return attempt(context.Background(), client, async.Outgoing{URL: server.URL + path, Headers: []async.Header{{Name: "x-a", Value: "b"}}}, []byte(`{"n":1}`))
+		return attempt(context.Background(), client, async.Outgoing{URL: server.URL + path, Headers: []async.Header{{Name: "x-a", Value: "b"}}}, []byte(`{"n":1}`), nil)
 	}
 	want(t, "echo", try("/echo?q=1").Body, `POST /echo?q=1 b {"n":1}`)
 	want(t, "redirect", try("/moved").Status, 302)
 	want(t, "cut", try("/cut").Failure, async.Truncated)
 	want(t, "busy", try("/busy"), async.Answer{Status: 429, Body: "busy\n", RetryAfter: "7"})
-	a := attempt(context.Background(), client, async.Outgoing{URL: "http://127.0.0.1:1/"}, nil)
+	a := attempt(context.Background(), client, async.Outgoing{URL: "http://127.0.0.1:1/"}, nil, nil)
 	want(t, "refused", a.Failure, async.Transport)
 }
 
@@ -135,7 +135,7 @@ func TestTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a := attempt(context.Background(), client, async.Outgoing{URL: server.URL}, nil); (a.Status == 200) != c.ok {
+		if a := attempt(context.Background(), client, async.Outgoing{URL: server.URL}, nil, nil); (a.Status == 200) != c.ok {
 			t.Errorf("%+v: %+v", c.flags, a)
 		}
 		client.CloseIdleConnections()
