@@ -82,7 +82,7 @@ func (m *Machine) look(l *list) {
 // take gives a message to a free worker.
 func (m *Machine) take(msg *message) {
 	m.emit(Out{Kind: Take, Queue: msg.queue.key, ID: msg.ID, Waited: m.now - msg.pulledAt})
-	msg.until, msg.pause = 0, 0
+	msg.pause = 0
 	if m.cfg.GateWait > 0 {
 		msg.until = m.now + m.cfg.GateWait
 	}
