@@ -7,8 +7,9 @@ DRIVERS := ./reference/epp ./reference/asyncproc ./reference/redisq ./reference/
 SEED    ?= 0
 CHECKS  ?= 3000
 SOAKS   ?= 8
+ROUNDS  ?= 20
 
-.PHONY: help build test race certify selfcheck swarm bench verify tools vuln update clean
+.PHONY: help build test race certify selfcheck swarm chaos-async bench verify tools vuln update clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -34,6 +35,9 @@ selfcheck: build ## every mutant must be killed, under every contract
 swarm: ## random histories of the cores, CHECKS of each (seeds are printed on failure), and 24 virtual hours of SOAKS pickers
 	go test -count=1 $(CORES) -rapid.checks=$(CHECKS)
 	go test -count=1 -v -run TestSoak ./reference/picker -soak=24h -soak-seeds=$(SOAKS)
+
+chaos-async: ## ROUNDS rounds of kill -9, SIGTERM, broken connections and SIGSTOP of processors on a real redis-server
+	go test -count=1 -v -run TestChaos ./harness/cli -chaos=$(ROUNDS) -timeout 30m
 
 bench: ## speed, side by side in one run; writes results/bench/reference.md
 	hack/bench.sh

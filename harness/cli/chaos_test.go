@@ -23,7 +23,7 @@ import (
 	"github.com/llm-weir/weir/reference/redisq"
 )
 
-var chaosRounds = flag.Int("chaos", 3, "rounds of TestChaos, each with one kill -9 or SIGSTOP of a processor")
+var chaosRounds = flag.Int("chaos", 4, "rounds of TestChaos: a kill -9, a SIGTERM, broken connections, a SIGSTOP, and so on")
 
 // redisServer starts a redis-server on a free loopback port.
 func redisServer(t *testing.T) string {
@@ -60,7 +60,7 @@ func redisServer(t *testing.T) string {
 	return ""
 }
 
-// TestChaos: processors are killed and suspended under load on a real server. Every request ends in exactly one result, and quotas are
+// TestChaos: processors are killed, stopped and suspended, and lose their connections, under load on a real server. Every request ends in exactly one result, and quotas are
 // back at nothing (AP-DRAIN-05, AP-DRAIN-06, AP-QUOTA-04). -chaos sets the number of rounds.
 func TestChaos(t *testing.T) {
 	if testing.Short() {
@@ -121,11 +121,24 @@ func TestChaos(t *testing.T) {
 		for before := took + 1 + rng.IntN(perRound/2); took < before; { // the moment of the fault is drawn as a number of results
 			receive(20 * time.Second)
 		}
-		if round%2 == 0 {
+		switch round % 4 {
+		case 0:
 			victim.Process.Kill()
 			victim.Wait()
 			victim = start()
-		} else {
+		case 1:
+			victim.Process.Signal(syscall.SIGTERM)
+			if err := victim.Wait(); err != nil {
+				t.Error(err)
+			}
+			victim = start()
+		case 2:
+			// Whatever was written has an unknown outcome.
+			for range 20 {
+				client.Do(ctx, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+				receive(time.Second)
+			}
+		case 3:
 			victim.Process.Signal(syscall.SIGSTOP)
 			// The other takes up what the suspended one holds, once its leases are over.
 			for took < (round+1)*perRound && receive(15*time.Second) {
