@@ -79,6 +79,7 @@ type OutKind uint8
 // The decisions, then the facts.
 const (
 	Pull       OutKind = iota // take up to Count messages of Queue from the broker, passing over the first Offset
+	Flow                      // a pushing queue may have Count messages inside the process from now on
 	Probe                     // how many messages the broker holds for Queue
 	Read                      // ask Source
 	Acquire                   // take one of Quota for Value; remember it as Hold (ID, Hold)

@@ -52,7 +52,8 @@ type QueueConfig struct {
 	Objective string // "": none
 	Labels    map[string]string
 	Gate      *Gate // nil: open
-	// Push: messages come by themselves; the queue is never polled and its gate is never asked for a budget.
+	// Push: messages come by themselves and the queue is never polled. With Batch and Interval its gate's budget is turned into a Flow
+	// at every Interval; without, the gate is asked about single messages only.
 	Push bool
 	// Batch is what one poll may take at a budget of 1, Interval the time between polls (AP-CFG-06).
 	Batch    int

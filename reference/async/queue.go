@@ -25,6 +25,7 @@ type queue struct {
 	budget    float64
 	allowance int
 	wanted    int // of the pull that is not answered yet; 0: none
+	flow      int // last Flow; -1: none
 	full      bool
 	again     bool // woken while a poll was under way, which may have looked too early
 	refused   bool
@@ -36,6 +37,9 @@ type queue struct {
 	sweep  int
 	odd    bool
 }
+
+// flows tells whether messages come by themselves, as many as the budget allows.
+func (q *queue) flows() bool { return q.cfg.Push && q.cfg.Batch > 0 && q.cfg.Interval > 0 }
 
 // lookAhead is how far into a queue tenants are looked for, in messages.
 const lookAhead = 1000
@@ -63,9 +67,14 @@ func (m *Machine) addQueue(key QueueKey, cfg QueueConfig) {
 	m.queues = append(m.queues, q)
 	m.byKey[key] = q
 	q.pool.queues = append(q.pool.queues, q)
-	if !cfg.Push && !m.down {
+	q.flow = -1
+	switch {
+	case m.down:
+	case !cfg.Push:
 		// The first poll comes after one whole interval, as the others do.
 		m.alarms.set(&q.alarm, m.now+cfg.Interval, 0)
+	case q.flows():
+		m.tickQueue(q)
 	}
 }
 
@@ -123,8 +132,18 @@ func (m *Machine) decide(q *queue) {
 		return
 	}
 	q.budget = b
-	q.allowance = int(math.Floor(float64(q.cfg.Batch)*b + epsilon))
-	if q.allowance == 0 {
+	n := int(math.Floor(float64(q.cfg.Batch)*b + epsilon))
+	if q.cfg.Push {
+		if n != q.flow {
+			q.flow = n
+			m.emit(Out{Kind: Flow, Queue: q.key, Count: n})
+		}
+		if n == 0 {
+			m.emit(Out{Kind: Deny, Queue: q.key, Reason: GateClosed})
+		}
+		return
+	}
+	if q.allowance = n; n == 0 {
 		if !q.probing {
 			q.probing = true
 			m.emit(Out{Kind: Probe, Queue: q.key})

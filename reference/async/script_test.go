@@ -218,6 +218,9 @@ func queueConfig(name string, a args) QueueConfig {
 	q := QueueConfig{ID: name + "-id", Name: name, Pool: a.str("pool", "p"), BaseURL: a.str("base", "http://gw"), Path: a.str("path", "/v1/completions"),
 		Objective: a["objective"], Gate: gate(a["gate"]), Push: a.has("push"), Batch: int(a.num("batch", 10)), Interval: a.dur("interval", time.Second),
 		Eager: a.has("eager"), Ahead: int(a.num("ahead", 10)), Labels: map[string]string{}}
+	if q.Push && !a.has("batch") {
+		q.Batch, q.Interval = 0, 0
+	}
 	for k, v := range a {
 		if l, ok := strings.CutPrefix(k, "label:"); ok {
 			q.Labels[l] = v
@@ -408,6 +411,8 @@ func (s *script) show(o Out) string {
 			return fmt.Sprintf("pull %d of %s after %d", o.Count, q, o.Offset)
 		}
 		return fmt.Sprintf("pull %d of %s", o.Count, q)
+	case Flow:
+		return fmt.Sprintf("flow %d of %s", o.Count, q)
 	case Probe:
 		return "probe " + q
 	case Read:

@@ -10,7 +10,6 @@
 package asyncconfig
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -49,6 +48,7 @@ type Config struct {
 	Transforms []async.Transform
 	Queues     []Queue
 	Redis      Redis
+	PubSub     PubSub
 	// Sources are what the gates read; their indexes are those in the gates. A reload only appends.
 	Sources []Source
 	// Tracing: spans are exported, to where the OTEL_* variables say (AP-OTEL-01).
@@ -69,7 +69,13 @@ type Redis struct {
 	ReclaimInterval time.Duration
 }
 
-// Queue is one entry of queues.
+// PubSub is the part of the transport document that all topics share.
+type PubSub struct {
+	Project     string
+	ResultTopic string
+}
+
+// Queue is one entry of queues, or of topics.
 type Queue struct {
 	async.QueueConfig
 	ResultQueue string        // "": Redis.ResultQueue, unless the message names its own
@@ -133,7 +139,7 @@ func (l *Loader) Reload() (c Config, changed bool, err error) {
 	if err := l.err(); err != nil {
 		return Config{}, false, err
 	}
-	if c.Transport != l.former.Transport || c.Redis != l.former.Redis {
+	if c.Transport != l.former.Transport || c.Redis != l.former.Redis || c.PubSub != l.former.PubSub {
 		return Config{}, false, fmt.Errorf("%s: only queues may change while the processor runs; restart it for the other fields", doc.file)
 	}
 	c.Flags, c.Pools, c.Merge, c.Transforms, c.Sources, c.Warnings, c.Info = l.flags, l.pools, l.merge, l.transforms, l.sources, l.warn, l.info
@@ -141,8 +147,3 @@ func (l *Loader) Reload() (c Config, changed bool, err error) {
 	l.former = &c
 	return c, changed, nil
 }
-
-// errNotBuilt marks what the guide has and this processor has not.
-var errNotBuilt = errors.New("is not built yet")
-
-func notBuilt(what, instead string) error { return fmt.Errorf("%s %w: %s", what, errNotBuilt, instead) }

@@ -141,7 +141,9 @@ func TestRefusals(t *testing.T) {
 		"an unknown field":             {entry(`,"nonsense":1`), nil, `--transport-config:2: unknown field "queues[0].nonsense"; known here`},
 		"a field twice":                {entry(`,"queue_name":"q"`), nil, "appears twice"},
 		"an unknown transport":         {one, func(f *Flags) { f.Transport = "kafka" }, `expected redis-pubsub, redis-sortedset or gcp-pubsub, got "kafka"`},
-		"a transport of the future":    {one, func(f *Flags) { f.Transport = "gcp-pubsub" }, "is not built yet"},
+		"a topic without a project":    {`{"result_topic_id":"r","topics":[{"subscriber_id":"s","igw_base_url":"http://gw"}]}`, func(f *Flags) { f.Transport = "gcp-pubsub" }, "project_id: is required"},
+		"no subscription":              {`{"project_id":"p","result_topic_id":"r","topics":[{"igw_base_url":"http://gw"}]}`, func(f *Flags) { f.Transport = "gcp-pubsub" }, "topics[0].subscriber_id: is required"},
+		"no topics":                    {`{"project_id":"p"}`, func(f *Flags) { f.Transport = "gcp-pubsub" }, "topics: at least one topic"},
 		"a negative batch":             {strings.Replace(one, `"url"`, `"batch_size":-1,"url"`, 1), nil, "batch_size: expected an integer of at least 1"},
 		"a negative poll":              {strings.Replace(one, `"url"`, `"poll_interval_ms":-1,"url"`, 1), nil, "poll_interval_ms"},
 		"a negative TTL":               {entry(`,"result_ttl_seconds":-1`), nil, "result_ttl_seconds"},
@@ -306,6 +308,11 @@ func TestOlderFlags(t *testing.T) {
 	f.Older = OlderFlags{MessageQueueImpl: "redis-sortedset", RedisURL: "redis://r:6379", SSQueuesConfigFile: "q.json", SSBaseURL: "http://gw"}
 	if _, _, err = load(f, nil, files{"q.json": `[{"queue_name":"q","igw_base_url":"http://gw"}]`}); err == nil || !strings.Contains(err.Error(), "--redis.ss.igw-base-url: cannot stand beside") {
 		t.Error(err)
+	}
+	g := defaults()
+	g.Older = OlderFlags{MessageQueueImpl: "gcp-pubsub-gated", PSProject: "p", PSResultTopic: "r", PSSubscriber: "s", PSBaseURL: "http://gw"}
+	if _, c, err := load(g, nil, nil); err != nil || c.Transport != GCPPubSub || c.PubSub != (PubSub{"p", "r"}) || c.Queues[0].Name != "s" || c.Queues[0].Batch != 10 {
+		t.Errorf("%v %+v", err, c)
 	}
 	f.Older.SSBaseURL = ""
 	if _, c, err = load(f, nil, files{"q.json": `[{"queue_name":"q","igw_base_url":"http://gw"}]`}); err != nil || c.Queues[0].Name != "q" {

@@ -88,11 +88,28 @@ func (l *Loader) translate(used []string) document {
 		put(entry, "request_path_url", o.RequestPath)
 		put(entry, "inference_objective", o.Objective)
 	}
+	if Transport(d.transport) == GCPPubSub {
+		list, file, prefix = "", o.PSTopicsFile, "pubsub."
+		delete(doc, "url") // --redis.url belongs to gates at most
+		put(doc, "project_id", o.PSProject)
+		put(doc, "result_topic_id", o.PSResultTopic)
+		if o.PSBatch != nil {
+			doc["batch_size"] = *o.PSBatch
+		}
+		put(entry, "subscriber_id", o.PSSubscriber)
+		put(entry, "igw_base_url", o.PSBaseURL)
+		put(entry, "request_path_url", o.PSRequestPath)
+		put(entry, "inference_objective", o.PSObjective)
+	}
 	queues, ok := l.olderQueues(entry, used, prefix, list, file)
 	if !ok {
 		return d
 	}
 	doc["queues"] = queues
+	if Transport(d.transport) == GCPPubSub {
+		delete(doc, "queues")
+		doc["topics"] = queues
+	}
 	text, err := json.Marshal(doc)
 	if err != nil {
 		l.failf("%s: %w", d.file, err)
@@ -117,7 +134,7 @@ func (l *Loader) olderQueues(entry map[string]any, used []string, prefix, list, 
 		l.failf("--%squeues-config and --%squeues-config-file: give one of them", prefix, prefix)
 		return nil, false
 	}
-	for _, single := range []string{"igw-base-url", "request-path-url", "inference-objective", "request-queue-name", "gate-type", "gate-params"} {
+	for _, single := range []string{"igw-base-url", "request-path-url", "inference-objective", "request-queue-name", "request-subscriber-id", "gate-type", "gate-params"} {
 		for _, name := range used {
 			if name == prefix+single {
 				l.failf("--%s: cannot stand beside a list of queues; put it into the list", name)

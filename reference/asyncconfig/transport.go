@@ -72,6 +72,9 @@ const (
 	defaultReclaim       = 15000 // ms
 )
 
+// topicInterval is how often a topic's budget is read (spec/async-processor.md §1.5).
+const topicInterval = 10 * time.Second
+
 // tierAhead is how far the tier-priority policy reads ahead of the workers: it can only order what it has (spec/async-processor.md §5).
 const tierAhead = 1000
 
@@ -85,31 +88,40 @@ func (l *Loader) transport(d document, needQueues bool) Config {
 		RedisPubSub: {"url", "retry_queue_name", "result_queue_name", "enable_tracing", "queues"},
 		RedisSortedSet: {"url", "retry_queue_name", "result_queue_name", "poll_interval_ms", "batch_size", "enable_tracing", "queues",
 			"claim_lease_ttl_seconds", "claim_reclaim_interval_ms"},
-		GCPPubSub: nil,
+		GCPPubSub: {"project_id", "result_topic_id", "batch_size", "topics"},
 	}
 	names, ok := known[c.Transport]
 	switch {
 	case !ok:
 		l.failf("--transport: expected redis-pubsub, redis-sortedset or gcp-pubsub, got %q", d.transport)
 		return c
-	case c.Transport == GCPPubSub:
-		l.errs = append(l.errs, notBuilt("--transport gcp-pubsub", "use redis-sortedset or redis-pubsub"))
-		return c
 	}
 	o := l.object(d.file, "", d.root, names...)
-	c.Redis = l.redis(o, c.Transport)
-	shared := async.QueueConfig{Push: c.Transport == RedisPubSub, Eager: l.flags.Eager, Interval: c.Redis.PollInterval, Batch: c.Redis.Batch}
-	items := o.list("queues")
+	list, what := "queues", "queue"
+	var shared async.QueueConfig
+	switch c.Transport {
+	case RedisSortedSet:
+		c.Redis = l.redis(o, c.Transport)
+		shared = async.QueueConfig{Eager: l.flags.Eager, Interval: c.Redis.PollInterval, Batch: c.Redis.Batch}
+	case RedisPubSub:
+		c.Redis = l.redis(o, c.Transport)
+		shared.Push = true
+	case GCPPubSub:
+		list, what = "topics", "topic"
+		c.PubSub = PubSub{Project: o.required("project_id"), ResultTopic: o.required("result_topic_id")}
+		shared = async.QueueConfig{Push: true, Interval: topicInterval, Batch: o.natural("batch_size", defaultBatch, 1)}
+	}
+	items := o.list(list)
 	if len(items) == 0 && needQueues {
-		o.fail("queues", "at least one queue is required")
+		o.fail(list, "at least one %s is required", what)
 	}
 	seen := map[string]int{}
 	for i, n := range items {
-		path := fmt.Sprintf("queues[%d]", i)
+		path := fmt.Sprintf("%s[%d]", list, i)
 		q := l.queue(d.file, path, n, c.Transport, shared)
 		for _, key := range []string{"id " + q.ID, "name " + q.Name} {
 			if line, again := seen[key]; again && q.Name != "" {
-				l.failf("%s:%d: %s: duplicate queue %s, also in line %d", d.file, n.line, path, key, line)
+				l.failf("%s:%d: %s: duplicate %s %s, also in line %d", d.file, n.line, path, what, key, line)
 			}
 			seen[key] = n.line
 		}
@@ -143,7 +155,11 @@ func (l *Loader) redis(o object, t Transport) Redis {
 
 // queue reads one entry (AP-CFG-07 to AP-CFG-15).
 func (l *Loader) queue(file, path string, n *node, t Transport, q async.QueueConfig) Queue {
-	names := []string{"queue_name", "igw_base_url", "request_path_url", "inference_objective", "worker_pool_id", "labels", "gate_type", "gate_params"}
+	name := "queue_name"
+	if t == GCPPubSub {
+		name = "subscriber_id"
+	}
+	names := []string{name, "igw_base_url", "request_path_url", "inference_objective", "worker_pool_id", "labels", "gate_type", "gate_params"}
 	if t == RedisSortedSet {
 		names = append(names, "id", "result_queue_name", "result_ttl_seconds")
 	}
@@ -151,7 +167,7 @@ func (l *Loader) queue(file, path string, n *node, t Transport, q async.QueueCon
 	if n.kind != kindObject {
 		return Queue{}
 	}
-	q.Name, q.BaseURL = o.required("queue_name"), o.required("igw_base_url")
+	q.Name, q.BaseURL = o.required(name), o.required("igw_base_url")
 	q.ID = o.str("id", q.Name)
 	q.Path = o.str("request_path_url", defaultPath)
 	q.Objective = o.str("inference_objective", "")
@@ -165,7 +181,7 @@ func (l *Loader) queue(file, path string, n *node, t Transport, q async.QueueCon
 	if !l.hasPool(q.Pool) {
 		o.fail("worker_pool_id", "there is no worker pool %q; --pool-config-file defines them", q.Pool)
 	}
-	if t == RedisSortedSet {
+	if t != RedisPubSub {
 		q.Gate = l.gateOf(o)
 	} else if o.has("gate_type") {
 		l.warnf("%s:%d: %s.gate_type: ignored, the redis-pubsub transport has no queue gates", file, o.line("gate_type"), path)

@@ -32,7 +32,7 @@ func (s *Server) listenChannels(names []string) {
 				return
 			}
 			s.deliver(redisq.Delivery{Queue: m.Channel, Raw: []byte(m.Payload)})
-		case <-s.drained:
+		case <-s.drain.Done():
 			return
 		case <-s.d.ctx.Done():
 			return
@@ -58,7 +58,7 @@ func (s *Server) deliver(delivery redisq.Delivery) {
 
 // takeDue gives the retries that are due back to their queues.
 func (s *Server) takeDue(ctx context.Context, c *redisq.Channels) {
-	for !s.draining.Load() {
+	for s.drain.Err() == nil {
 		due, err := c.TakeDue(ctx, float64(s.d.epoch+int64(s.o.Clock.Now()))/1e9, func(queue string) bool { return s.byName[queue] != nil })
 		if err != nil {
 			s.o.Logger.Warn("retries", "error", err)

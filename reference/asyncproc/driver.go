@@ -22,21 +22,24 @@ const eventBuffer = 1024
 
 // driver owns the machine.
 type driver struct {
-	machine *async.Machine
-	clock   clock.Clock
-	epoch   int64 // Unix nanoseconds of offset 0
-	broker  broker
-	size    func(ctx context.Context, queue string) (int64, error) // messages in the broker
-	marked  func(ctx context.Context, ids, tokens []string) ([]bool, error)
-	results string // general result destination
-	http    *http.Client
-	sources *sources
-	quotas  *quotas
-	writer  *writer
-	leases  *leases
-	metrics *Metrics
-	tracer  tracer
-	log     *slog.Logger
+	machine   *async.Machine
+	clock     clock.Clock
+	epoch     int64 // Unix nanoseconds of offset 0
+	broker    broker
+	parse     func(redisq.Delivery) (async.Envelope, error)
+	flow      func(queue string, limit int)                          // of transports that are told how much may be inside; nil: none
+	published func(redisq.Delivery) time.Time                        // of transports that know; nil: none
+	size      func(ctx context.Context, queue string) (int64, error) // messages in the broker
+	marked    func(ctx context.Context, ids, tokens []string) ([]bool, error)
+	results   string // general result destination
+	http      *http.Client
+	sources   *sources
+	quotas    *quotas
+	writer    *writer
+	leases    *leases
+	metrics   *Metrics
+	tracer    tracer
+	log       *slog.Logger
 
 	events chan event
 	slots  chan struct{}   // one value for each message that a channel has delivered
@@ -160,7 +163,7 @@ func (d *driver) publish() {
 	d.states = d.machine.Queues(d.states[:0])
 	for _, s := range d.states {
 		if q := d.served[s.Key]; q != nil {
-			d.metrics.state(q.labels, s, q.cfg.Push)
+			d.metrics.state(q.labels, s, q.cfg.Push && d.flow == nil)
 		}
 	}
 	d.gates = d.machine.Gates(d.gates[:0])
@@ -218,6 +221,10 @@ func (d *driver) do(o *async.Out) {
 		q, want := d.served[o.Queue], batch{o.Count, o.Offset}
 		d.asking++
 		d.spawn(func() { d.pull(q, want) })
+	case async.Flow:
+		if q := d.served[o.Queue]; q != nil && d.flow != nil {
+			d.flow(q.cfg.Name, o.Count)
+		}
 	case async.Probe:
 		q := d.served[o.Queue]
 		d.asking++
@@ -297,7 +304,7 @@ func (d *driver) receive(e *event, q *served, ds []redisq.Delivery) {
 		c := &carried{id: async.MessageID(d.nextID.Add(1)), queue: q, delivery: delivery}
 		m := async.Message{ID: c.id}
 		var err error
-		if m.Envelope, err = async.Parse(delivery.Raw); err != nil {
+		if m.Envelope, err = d.parse(delivery); err != nil {
 			m.Unreadable = errors.Is(err, async.ErrUnreadable)
 			m.Invalid = err.Error()
 			d.log.Warn("message", "queue", q.cfg.Name, "request", m.Envelope.Request.ID, "error", err)
@@ -423,6 +430,9 @@ func (d *driver) ended(op *redisq.Op, tag any, done bool) {
 	}
 	if e.result != nil {
 		d.metrics.finished(l, e.c.target, e.result)
+		if d.published != nil && e.result.Successful() {
+			d.metrics.latency.WithLabelValues(l[:]...).Observe(millis(time.Duration(d.epoch) + d.clock.Now() - time.Duration(d.published(op.Delivery).UnixNano())))
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ const prefix = "llm_d_async_async_"
 // Buckets in milliseconds.
 var (
 	inferenceBuckets = []float64{10, 25, 50, 100, 250, 500, 1000, 2500, 5000, 10000, 30000, 60000, 120000}
+	latencyBuckets   = []float64{100, 1000, 5000, 10000, 20000, 50000, 100000, 200000, 500000, 1e6}
 	residenceBuckets = []float64{500, 1000, 2000, 5000, 10000, 30000, 60000, 120000, 300000, 600000, 1.8e6, 3.6e6, 7.2e6, 2.16e7, 4.32e7, 8.64e7}
 	// proximityBuckets are the times to the deadline that are told apart.
 	proximityBuckets = []time.Duration{0, time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute, 2 * time.Minute, 5 * time.Minute,
@@ -28,7 +29,7 @@ type Metrics struct {
 
 	requests, successes, failures, sheds, expired, retries, cancelled, dead, fenced *prometheus.CounterVec
 	tokens, decisions                                                               *prometheus.CounterVec
-	inference, residence                                                            *prometheus.HistogramVec
+	inference, residence, latency                                                   *prometheus.HistogramVec
 	depth, inFlight, backlog, budget, workers, value, threshold, available          *prometheus.GaugeVec
 	reloads                                                                         *prometheus.CounterVec
 	reloaded                                                                        prometheus.Gauge
@@ -85,6 +86,13 @@ func NewMetrics() *Metrics {
 	m.proximity = newProximity()
 	m.reg.MustRegister(m.reloads, m.reloaded, m.proximity)
 	return m
+}
+
+// withLatency adds the one series that only transports with a time of publication have (AP-MET-09).
+func (m *Metrics) withLatency() {
+	m.latency = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: prefix + "message_latency_time_millis",
+		Help: "Time from the publication to the success of a message, in ms.", Buckets: latencyBuckets}, queueLabels)
+	m.reg.MustRegister(m.latency)
 }
 
 // Gatherer is the registry.

@@ -10,11 +10,9 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/redis/go-redis/extra/redisotel/v9"
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
 
@@ -50,20 +48,23 @@ type Options struct {
 
 // Server is a running processor.
 type Server struct {
-	o        Options
-	d        *driver
-	redis    *redis.Client
-	draining atomic.Bool
-	health   *http.Server
-	metrics  *http.Server
-	addrs    [2]string
-	wakes    *wakes
-	lastKey  async.QueueKey
-	queues   sync.Mutex // over keys
-	keys     map[string]servedQueue
-	byName   map[string]*served // of channels, which do not change
-	drained  chan struct{}      // closed when a drain begins
-	once     sync.Once
+	o       Options
+	d       *driver
+	redis   *redis.Client // nil for gcp-pubsub
+	ping    func(context.Context) error
+	hangUp  func() error
+	subs    *subscriptions  // of gcp-pubsub
+	drain   context.Context // ends when a drain begins
+	begin   context.CancelFunc
+	health  *http.Server
+	metrics *http.Server
+	addrs   [2]string
+	wakes   *wakes
+	lastKey async.QueueKey
+	queues  sync.Mutex // over keys
+	keys    map[string]servedQueue
+	byName  map[string]*served // of channels, which do not change
+	once    sync.Once
 }
 
 // servedQueue is a queue in its present form.
@@ -87,14 +88,15 @@ func Serve(o Options) (*Server, error) {
 		}
 	}
 	o.Logger = slog.New(newQuiet(o.Logger.Handler(), o.Clock))
-	s := &Server{o: o, keys: map[string]servedQueue{}, byName: map[string]*served{}, drained: make(chan struct{})}
+	s := &Server{o: o, keys: map[string]servedQueue{}, byName: map[string]*served{}}
+	s.drain, s.begin = context.WithCancel(context.Background())
 	d, err := s.assemble()
 	if err != nil {
 		return nil, err
 	}
 	s.d = d
 	if err := s.listen(); err != nil {
-		_ = s.redis.Close() // nothing was connected yet
+		_ = s.hangUp() // nothing was asked yet
 		return nil, err
 	}
 	d.spawn(func() { d.writer.run(d.ctx) })
@@ -129,33 +131,17 @@ func (s *Server) assemble() (*driver, error) {
 			return nil, err
 		}
 	}
-	if s.o.Redis != nil {
-		s.redis = s.o.Redis()
-	} else if s.redis, err = redisq.NewClient(c.Redis.URL); err != nil {
-		return nil, err
-	}
-	if c.Redis.Tracing && s.o.Tracing != nil { // per command (AP-OTEL-07)
-		if err := redisotel.InstrumentTracing(s.redis, redisotel.WithTracerProvider(s.o.Tracing)); err != nil {
-			return nil, fmt.Errorf("enable_tracing: %w", err)
-		}
-	}
 	src := newSources(f.PrometheusURL, c.Sources)
 	if s.o.Dial != nil {
 		src.dial = s.o.Dial
 	}
-	d := &driver{machine: m, clock: s.o.Clock, epoch: mc.EpochUnix, results: c.Redis.ResultQueue, http: client, sources: src,
+	d := &driver{machine: m, clock: s.o.Clock, epoch: mc.EpochUnix, http: client, sources: src,
 		quotas: newQuotas(src, s.o.Logger), leases: &leases{held: map[async.MessageID]*carried{}}, metrics: NewMetrics(), tracer: newTracer(s.o.Tracing), log: s.o.Logger,
 		events: make(chan event, eventBuffer), done: make(chan struct{}), idle: make(chan struct{}), served: map[async.QueueKey]*served{},
 		carried: map[async.MessageID]*carried{}, slots: make(chan struct{}, pushLimit)}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
-	if d.broker, err = s.broker(); err != nil {
+	if err := s.connect(d); err != nil {
 		return nil, err
-	}
-	d.size = func(ctx context.Context, queue string) (int64, error) { return s.redis.ZCard(ctx, queue).Result() }
-	if c.Transport == asyncconfig.RedisSortedSet {
-		d.marked = func(ctx context.Context, ids, tokens []string) ([]bool, error) {
-			return redisq.Marked(ctx, s.redis, ids, tokens)
-		}
 	}
 	d.writer = newWriter(d.broker, s.o.Logger, d.ended)
 	for _, p := range c.Pools {
@@ -166,20 +152,6 @@ func (s *Server) assemble() (*driver, error) {
 		}
 	}
 	return d, nil
-}
-
-// broker is the transport that the configuration names.
-func (s *Server) broker() (broker, error) {
-	switch c := s.o.Config; {
-	case c.Transport == asyncconfig.RedisPubSub:
-		return &redisq.Channels{Client: s.redis, Retry: c.Redis.RetryQueue}, nil
-	case c.Transport != asyncconfig.RedisSortedSet:
-		return nil, fmt.Errorf("transport %s is not built yet: use redis-sortedset or redis-pubsub", c.Transport)
-	case c.Flags.Durability == string(asyncconfig.AtMostOnce):
-		return &redisq.Destructive{Client: s.redis, Retry: c.Redis.RetryQueue}, nil
-	default:
-		return &redisq.Leased{Client: s.redis, Lease: c.Redis.ClaimLease, Retry: c.Redis.RetryQueue}, nil
-	}
 }
 
 // listen opens the two ports. One that is taken is named together with the flag that chooses another.
@@ -240,13 +212,13 @@ const readyTimeout = 3 * time.Second
 
 // ready answers whether work can be done: the broker is there, and no drain is under way (AP-HEALTH-01).
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
-	if s.draining.Load() {
+	if s.drain.Err() != nil {
 		answer(w, http.StatusServiceUnavailable, "not ready", "draining")
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
-	if err := s.redis.Ping(ctx).Err(); err != nil {
+	if err := s.ping(ctx); err != nil {
 		answer(w, http.StatusServiceUnavailable, "not ready", err.Error())
 		return
 	}
@@ -277,7 +249,16 @@ func (s *Server) background() {
 			d.spawn(func() { every(d.ctx, period, atOnce, func() { f(d.ctx) }) })
 		}
 	}
-	if ch, ok := d.broker.(*redisq.Channels); ok {
+	if s.subs != nil {
+		for name := range s.subs.limits {
+			d.spawn(func() {
+				ctx, stop := context.WithCancel(d.ctx)
+				defer stop()
+				defer context.AfterFunc(s.drain, stop)()
+				s.subs.run(ctx, name, func(err error) { s.o.Logger.Warn("receive", "queue", name, "error", err) })
+			})
+		}
+	} else if ch, ok := d.broker.(*redisq.Channels); ok {
 		go1(channelRetryInterval, false, func(ctx context.Context) { s.takeDue(ctx, ch) })
 		names := s.names()
 		d.spawn(func() { s.listenChannels(names) })
@@ -311,7 +292,7 @@ func (s *Server) moveDue(ctx context.Context) {
 	if names := s.names(); len(names) > 0 {
 		first = names[0]
 	}
-	for !s.draining.Load() {
+	for s.drain.Err() == nil {
 		n, err := s.d.broker.MoveDue(ctx, float64(s.d.epoch+int64(s.o.Clock.Now()))/1e9, home(first))
 		if err != nil {
 			s.o.Logger.Warn("retries", "error", err)
@@ -344,9 +325,7 @@ func (s *Server) reclaim(ctx context.Context, l leaser) {
 // Shutdown drains: nothing more is pulled, what waits goes back, what is in flight may finish until --drain-timeout or the end of ctx,
 // then it goes back too. It ends like Close.
 func (s *Server) Shutdown(ctx context.Context) error {
-	if s.draining.CompareAndSwap(false, true) {
-		close(s.drained)
-	}
+	s.begin()
 	d := s.d
 	d.await(event{ev: async.Event{Kind: async.Drain}})
 	drain, cancel := context.WithTimeout(ctx, s.o.Config.Flags.DrainTimeout)
@@ -375,12 +354,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Close stops at once. It returns when every goroutine has ended.
 func (s *Server) Close() {
 	s.once.Do(func() {
-		s.draining.Store(true)
+		s.begin()
 		s.metrics.Close()
 		s.health.Close()
 		s.d.close()
 		s.d.sources.close()
-		_ = s.redis.Close() // nothing can be done about it
+		_ = s.hangUp() // nothing can be done about it
 		s.d.http.CloseIdleConnections()
 	})
 }

@@ -149,7 +149,7 @@ func TestTLS(t *testing.T) {
 // TestProbes: alive at once, ready when the broker is there, also if it comes later, not while draining; metrics want to be opened
 // (AP-HEALTH-01, -02, -03, AP-CLI-11). Nothing is left behind.
 func TestProbes(t *testing.T) {
-	defer goleak.VerifyNone(t)
+	defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // libraries of other tests end theirs when they like
 	m := miniredis.NewMiniRedis()
 	if err := m.Start(); err != nil {
 		t.Fatal(err)

@@ -27,9 +27,11 @@ import (
 type Delivery struct {
 	Queue string
 	Raw   []byte // as it lies on the broker
-	score string // as the broker wrote it
-	claim string
-	owner string
+	// Handle is the message of a transport whose messages are objects.
+	Handle any
+	score  string // as the broker wrote it
+	claim  string
+	owner  string
 }
 
 // OpKind says what becomes of a delivery.
