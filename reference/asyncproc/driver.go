@@ -239,7 +239,11 @@ func (d *driver) do(o *async.Out) {
 		})
 	case async.Free:
 		ask := *o
-		d.spawn(func() { d.quotas.giveBack(d.ctx, &ask) })
+		d.quotas.frees.Add(1)
+		d.spawn(func() {
+			defer d.quotas.frees.Done()
+			d.quotas.giveBack(d.ctx, &ask)
+		})
 	case async.Send:
 		d.send(o)
 	case async.Abort:

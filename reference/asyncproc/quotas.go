@@ -19,8 +19,9 @@ type quotas struct {
 	process string // part of every holder's name, unlike that of any other process
 	log     *slog.Logger
 
-	mu   sync.Mutex
-	held map[async.HoldID]heldQuota
+	frees sync.WaitGroup // under way
+	mu    sync.Mutex
+	held  map[async.HoldID]heldQuota
 }
 
 type heldQuota struct {
@@ -76,6 +77,21 @@ func (q *quotas) giveBack(ctx context.Context, o *async.Out) {
 			}
 			return
 		}
+	}
+}
+
+// flush waits until everything is given back; false if ctx ends first.
+func (q *quotas) flush(ctx context.Context) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		q.frees.Wait() // each gives up after its last pause
+	}()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

@@ -347,6 +347,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if !d.writer.flush(flush) {
 		err = errors.New("drain: the broker did not take everything; under leases another processor does it after they end")
 	}
+	if !d.quotas.flush(flush) {
+		err = errors.Join(err, errors.New("drain: quotas were not given back; their leases end them"))
+	}
 	s.Close()
 	return err
 }
