@@ -2,6 +2,7 @@
 //
 //	certify  judge  report  selfcheck  list      work on verdicts
 //	picker  gateway  sim-vllm  load  up          run the parts
+//	processor  enqueue  results                  the asynchronous half
 //
 // Exit status: 0 all pass, 1 a requirement failed, 2 usage or harness error, 3 inconclusive or invalid, 130 interrupted.
 package cli
@@ -43,6 +44,9 @@ type root struct {
 	Picker    pickerCmd    `cmd:"" help:"Run the reference Endpoint Picker."`
 	Gateway   gatewayCmd   `cmd:"" help:"Run the HTTP data plane in front of any ext_proc picker."`
 	SimVLLM   simCmd       `cmd:"" name:"sim-vllm" help:"Run one simulated vLLM server."`
+	Processor processorCmd `cmd:"" help:"Run the reference Async Processor."`
+	Enqueue   enqueueCmd   `cmd:"" help:"Put requests into a queue of an Async Processor."`
+	Results   resultsCmd   `cmd:"" help:"Take results of an Async Processor out of their list."`
 	Load      loadCmd      `cmd:"" help:"Send a workload to any OpenAI endpoint and record what became of it."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
