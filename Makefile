@@ -8,7 +8,7 @@ SEED    ?= 0
 CHECKS  ?= 3000
 SOAKS   ?= 8
 
-.PHONY: help build test race certify selfcheck swarm fuzz bench verify tools vuln update clean
+.PHONY: help build test race certify selfcheck swarm fuzz bench results verify tools vuln update clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -40,6 +40,10 @@ fuzz: ## every fuzz target for FUZZTIME (60s) each
 
 bench: ## speed, side by side in one run; writes results/bench/reference.md
 	hack/bench.sh
+
+results: build ## the table of submissions again, and every hash, verdict and text of each
+	bin/weir results-table results
+	bin/weir verify results
 
 verify: tools ## format, tidy modules, vet, lint, repository rules
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
