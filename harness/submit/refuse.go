@@ -61,7 +61,7 @@ func refusals(m evidence.Manifest, results []verdict.Result) []string {
 			bad = append(bad, fmt.Sprintf("the run was made with %s: a claim needs every requirement of its level, certify again without it", flag))
 		}
 	}
-	for _, a := range m.Argv {
+	for _, a := range slices.Concat(m.Argv, []string{m.Command}) {
 		if home.MatchString(a) {
 			bad = append(bad, fmt.Sprintf("the command names a path of one machine (%q): nobody else can repeat it, certify with a relative path or a program of the PATH", a))
 		}

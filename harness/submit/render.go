@@ -2,12 +2,13 @@ package submit
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"io"
 	"strconv"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/report"
@@ -60,7 +61,7 @@ func readme(in report.Input, sub Submission) []byte {
 	table(&b, [][2]string{
 		{"project", c.URL}, {"contact", strings.Join(c.Contact, ", ")}, {"suite", "weir " + sub.Suite.Version + ", " + builtFrom(sub)},
 		{"contract, level", m.Profile + ", " + m.Level}, {"the reference is set to", referenceProfile(m)}, {"environment", place(m)}, {"seed", strconv.FormatUint(m.Seed, 10)},
-		{"run", m.RunID}, {"date", m.Created}, {"declared features", strings.Join(m.Implementation.Features, ", ")}, {"tolerances of its own", tolerances(m.Tolerances)},
+		{"run", m.RunID}, {"date", m.Created}, {"declared features", strings.Join(m.Implementation.Features, ", ")}, {"tolerances of its own", spoken(tolerances(m.Tolerances))},
 	})
 	b.WriteString("\nReports: [for people](" + report.HTMLFile + "), [as text](" + report.MarkdownFile + "), [short, for programs](" + report.YAMLFile +
 		"), [for CI](" + report.JUnitFile + "), [every verdict](" + report.VerdictsFile + ").\n")
@@ -133,7 +134,7 @@ func reproduce(b *strings.Builder, in report.Input, sub Submission) {
 	fmt.Fprintf(b, ", and %s %s from <%s>, seed %d, contract %s:\n\n", report.Literal(c.Project), report.Literal(c.Version), c.URL, m.Seed, report.Literal(m.Profile))
 	b.WriteString(report.Block(in.Command))
 	if m.Command != "" {
-		b.WriteString("\nThe picker is started by\n\n" + report.Block(m.Command))
+		b.WriteString("\nThe picker as the run knew it, in the form of a descriptor:\n\n" + report.Block(descriptor(m)))
 	}
 	if m.Clock == "virtual" {
 		b.WriteString("\nTime is virtual: the same commit and seed give a bundle with the same seal.\n")
@@ -143,6 +144,23 @@ func reproduce(b *strings.Builder, in report.Input, sub Submission) {
 		verify += " --bundle " + ArchiveFile
 	}
 	b.WriteString("\nThe same verdicts, figures and texts again from this evidence alone, in this folder:\n\n" + report.Block(verify))
+}
+
+// descriptor writes down what a manifest knows of the picker that was judged, as --sut reads it.
+func descriptor(m evidence.Manifest) string {
+	d := struct {
+		evidence.Implementation `yaml:",inline"`
+		Command                 string            `yaml:"command"`
+		Tolerances              map[string]string `yaml:"tolerances,omitempty"`
+	}{m.Implementation, m.Command, map[string]string{}}
+	for _, t := range tolerances(m.Tolerances) {
+		d.Tolerances[t[0]] = t[1]
+	}
+	text, err := yaml.Marshal(d)
+	if err != nil {
+		return m.Command
+	}
+	return strings.TrimSuffix(string(text), "\n")
 }
 
 func referenceProfile(m evidence.Manifest) string {
@@ -168,18 +186,28 @@ func place(m evidence.Manifest) string {
 	return fmt.Sprintf("%s (%s/%s, %d CPUs)", m.Environment, m.Host.OS, m.Host.Arch, m.Host.CPUs)
 }
 
-func tolerances(t *evidence.Tolerances) string {
+// tolerances are the names and values of those that are set.
+func tolerances(t *evidence.Tolerances) [][2]string {
 	if t == nil {
-		return ""
+		return nil
 	}
-	var out []string
+	var out [][2]string
 	for _, f := range []struct {
 		name string
 		ns   int64
-	}{{"ttlLate", t.TTLLateNs}, {"slack", t.SlackNs}, {"staleness", t.StalenessNs}} {
+	}{{"slack", t.SlackNs}, {"staleness", t.StalenessNs}, {"ttlLate", t.TTLLateNs}} {
 		if f.ns != 0 {
-			out = append(out, f.name+" "+time.Duration(f.ns).String())
+			out = append(out, [2]string{f.name, time.Duration(f.ns).String()})
 		}
 	}
-	return cmp.Or(strings.Join(out, ", "), "none")
+	return out
+}
+
+// spoken is a list of names and values on one line.
+func spoken(pairs [][2]string) string {
+	var out []string
+	for _, p := range pairs {
+		out = append(out, p[0]+" "+p[1])
+	}
+	return strings.Join(out, ", ")
 }

@@ -43,7 +43,8 @@ type Submission struct {
 	Result         Figures    `yaml:"result"`
 	Evidence       Evidence   `yaml:"evidence"`
 	Replaced       []Replaced `yaml:"replaced,omitempty"`
-	Files          []File     `yaml:"files"` // all others, sorted by name
+	Files          []File     `yaml:"files"`            // all others, sorted by name
+	Self           string     `yaml:"sha256,omitempty"` // of this file without this line
 }
 
 // SuiteName is the suite that made and judged the run.
@@ -134,14 +135,19 @@ func (sub *Submission) list(files map[string][]byte) {
 	slices.SortFunc(sub.Files, func(a, b File) int { return strings.Compare(a.Name, b.Name) })
 }
 
+// encode writes submission.yaml, with the hash of its own lines as the last one.
 func (sub Submission) encode() ([]byte, error) {
+	sub.Self = ""
 	var buf bytes.Buffer
 	enc := yaml.NewEncoder(&buf)
 	enc.SetIndent(2)
 	if err := enc.Encode(sub); err != nil {
 		return nil, err
 	}
-	return buf.Bytes(), enc.Close()
+	if err := enc.Close(); err != nil {
+		return nil, err
+	}
+	return append(buf.Bytes(), "sha256: "+digest(buf.Bytes())+"\n"...), nil
 }
 
 // readSubmission reads submission.yaml of a folder. It must be written as encode writes it: one form, so that a byte counts.
@@ -164,7 +170,7 @@ func readSubmission(dir string) (Submission, error) {
 		return sub, err
 	}
 	if !bytes.Equal(raw, again) {
-		return sub, fmt.Errorf("%s was changed: it is not as weir writes it (from line %d)", SubmissionFile, differs(again, raw))
+		return sub, fmt.Errorf("%s was changed: line %d is not as weir writes it", SubmissionFile, differs(again, raw))
 	}
 	return sub, nil
 }

@@ -203,15 +203,15 @@ func (f *Finding) hashes(dir string, sub Submission) map[string][]byte {
 		if e.Name == ArchiveFile {
 			limit = unpackedLimit
 		}
-		sum, got, err := hashFile(dir, e.Name, limit, e.Name != ArchiveFile)
+		sum, size, got, err := hashFile(dir, e.Name, limit, e.Name != ArchiveFile)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			f.problem("%s is missing", e.Name)
 		case err != nil:
 			f.problem("%v", err)
 		default:
-			if sum != e.SHA256 {
-				f.problem("%s was changed", e.Name)
+			if sum != e.SHA256 || size != e.Bytes {
+				f.problem("%s was changed: it is not the file of %d bytes that %s lists", e.Name, e.Bytes, SubmissionFile)
 			}
 			if e.Name != ArchiveFile {
 				content[e.Name] = got
@@ -243,11 +243,11 @@ func reportNames() []string {
 	return out
 }
 
-// hashFile gives the sha256 of a regular file, and its content where that is kept.
-func hashFile(dir, name string, limit int64, keep bool) (string, []byte, error) {
+// hashFile gives the sha256 and the size of a regular file, and its content where that is kept.
+func hashFile(dir, name string, limit int64, keep bool) (sum string, size int64, content []byte, err error) {
 	if keep {
-		content, err := readFile(dir, name, limit)
-		return digest(content), content, err
+		content, err = readFile(dir, name, limit)
+		return digest(content), int64(len(content)), content, err
 	}
 	p := filepath.Join(dir, name)
 	info, err := os.Lstat(p)
@@ -255,16 +255,16 @@ func hashFile(dir, name string, limit int64, keep bool) (string, []byte, error) 
 		err = fmt.Errorf("%s is a link or no regular file", name)
 	}
 	if err != nil {
-		return "", nil, err
+		return "", 0, nil, err
 	}
 	file, err := os.Open(p)
 	if err != nil {
-		return "", nil, err
+		return "", 0, nil, err
 	}
 	defer file.Close()
 	h := sha256.New()
-	_, err = io.Copy(h, io.LimitReader(file, limit))
-	return hex.EncodeToString(h.Sum(nil)), nil, err
+	size, err = io.Copy(h, io.LimitReader(file, limit))
+	return hex.EncodeToString(h.Sum(nil)), size, nil, err
 }
 
 // evidence finds the evidence of a submission and gives its folder, "" where it is not to be had; done removes what was unpacked.
@@ -293,13 +293,13 @@ func (f *Finding) evidence(dir, bundle string, e Evidence) (evidenceDir string, 
 		f.archive = false
 		return path, done
 	}
-	sum, _, err := hashFile(filepath.Dir(path), filepath.Base(path), unpackedLimit, false)
+	sum, size, _, err := hashFile(filepath.Dir(path), filepath.Base(path), unpackedLimit, false)
 	if err != nil {
 		f.problem("evidence: %v", err)
 		return "", done
 	}
-	if sum != e.ArchiveSHA256 || info.Size() != e.ArchiveBytes {
-		f.problem("%s is not the archive that was submitted (sha256 %s)", filepath.Base(path), e.ArchiveSHA256)
+	if sum != e.ArchiveSHA256 || size != e.ArchiveBytes {
+		f.problem("%s is not the archive of %d bytes with sha256 %s that %s names", filepath.Base(path), e.ArchiveBytes, e.ArchiveSHA256, SubmissionFile)
 	}
 	unpackedTo, err := unpacked(path)
 	if err != nil {
@@ -317,7 +317,7 @@ func (f *Finding) sealed(b *evidence.Bundle, e Evidence) {
 		return
 	}
 	if digest(raw) != e.Seal {
-		f.problem("the evidence is another one than was submitted: %s has not the sha256 %s", evidence.ManifestFile, e.Seal)
+		f.problem("the evidence is another one than was submitted: %s has not the sha256 %s that %s names", evidence.ManifestFile, e.Seal, SubmissionFile)
 	}
 	n, size := 1, int64(len(raw))
 	for _, file := range append([]evidence.FileEntry{{Name: evidence.SealFile}}, b.Manifest.Files...) {
