@@ -20,7 +20,7 @@ import (
 
 // Bounds of an archive that somebody else made.
 const (
-	unpackedLimit = 8 << 30 // bytes
+	unpackedLimit = 2 << 30 // bytes
 	entriesLimit  = 200_000
 )
 
@@ -110,8 +110,8 @@ func notRegular(dir string, m evidence.Manifest) ([]string, error) {
 }
 
 // unpack puts an archive into the folder dir, which must be empty. The archive may come from anywhere: nothing is written outside
-// dir, and nothing but plain files up to the bounds.
-func unpack(archive io.Reader, dir string) error {
+// dir, and nothing but plain files of at most limit bytes together.
+func unpack(archive io.Reader, dir string, limit int64) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func unpack(archive io.Reader, dir string) error {
 	if err != nil {
 		return fmt.Errorf("no gzip file: %w", err)
 	}
-	left := int64(unpackedLimit)
+	left := min(limit, unpackedLimit)
 	t := tar.NewReader(z)
 	for n := 0; ; n++ {
 		h, err := t.Next()
@@ -144,7 +144,7 @@ func unpack(archive io.Reader, dir string) error {
 		case !fs.ValidPath(h.Name) || !filepath.IsLocal(filepath.FromSlash(h.Name)) || bytes.ContainsAny([]byte(h.Name), "\\:\x00"):
 			return fmt.Errorf("%q leads out of the archive or is no portable name", h.Name)
 		case h.Size > left:
-			return fmt.Errorf("more than %d bytes unpacked", int64(unpackedLimit))
+			return fmt.Errorf("more than %d bytes unpacked", min(limit, unpackedLimit))
 		}
 		left -= h.Size
 		if err := unpackFile(root, h.Name, t); err != nil {

@@ -242,6 +242,7 @@ func TestArchivesOfOthers(t *testing.T) {
 		{"a file under a file", []entry{plain("client.ndjson/x")}, "", "client.ndjson/x"},
 		{"a file that nobody sealed", []entry{plain("notes.txt")}, "", "notes.txt was never sealed"},
 		{"records that nobody sealed", []entry{plain("more.ndjson")}, "", "more.ndjson was never sealed"},
+		{"more than the submission says", []entry{{tar.Header{Name: "env/big", Typeflag: tar.TypeReg}, strings.Repeat("0", 1<<20)}}, "", "bytes unpacked"},
 		{"something behind the archive", nil, "x", "after the last file"},
 	} {
 		root, dir := submitted(t, scenes)

@@ -86,7 +86,7 @@ func (s Suite) verifyBundle(dir string) Finding {
 
 func (s Suite) verifyArchive(path string) Finding {
 	f := Finding{Path: path, archive: true}
-	dir, err := unpacked(path)
+	dir, err := unpacked(path, unpackedLimit)
 	if err != nil {
 		f.problem("%v", err)
 		return f
@@ -97,7 +97,7 @@ func (s Suite) verifyArchive(path string) Finding {
 }
 
 // unpacked puts an archive into a new temporary folder, which the caller removes.
-func unpacked(path string) (string, error) {
+func unpacked(path string, limit int64) (string, error) {
 	a, err := os.Open(path)
 	if err != nil {
 		return "", err
@@ -107,7 +107,7 @@ func unpacked(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := unpack(a, dir); err != nil {
+	if err := unpack(a, dir, limit); err != nil {
 		return "", errors.Join(fmt.Errorf("%s: %w", filepath.Base(path), err), os.RemoveAll(dir))
 	}
 	return dir, nil
@@ -301,7 +301,8 @@ func (f *Finding) evidence(dir, bundle string, e Evidence) (evidenceDir string, 
 	if sum != e.ArchiveSHA256 || size != e.ArchiveBytes {
 		f.problem("%s is not the archive of %d bytes with sha256 %s that %s names", filepath.Base(path), e.ArchiveBytes, e.ArchiveSHA256, SubmissionFile)
 	}
-	unpackedTo, err := unpacked(path)
+	// A little more than is said, so that what is too much can be named.
+	unpackedTo, err := unpacked(path, min(e.Bytes, unpackedLimit)+64<<10)
 	if err != nil {
 		f.problem("%v", err)
 		return "", done
@@ -367,7 +368,11 @@ func (s Suite) verifyAll(root, bundle string) ([]Finding, error) {
 		return nil, errors.New("--bundle is the evidence of one submission: name that one")
 	}
 	var out []Finding
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+	root, err := filepath.Abs(root)
+	if err != nil {
+		return nil, err
+	}
+	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
