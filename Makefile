@@ -8,7 +8,7 @@ SEED    ?= 0
 CHECKS  ?= 3000
 SOAKS   ?= 8
 
-.PHONY: help build test race certify selfcheck swarm fuzz bench results verify tools vuln update clean
+.PHONY: help build test race certify certify-epp selfcheck swarm fuzz bench results verify tools vuln update clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -25,6 +25,9 @@ race: ## the packages with goroutines, under the race detector
 
 certify: build ## certify the reference over real sockets, as the README does
 	bin/weir certify --seed $(SEED)
+
+certify-epp: build ## certify the reference picker as if it were somebody else's program
+	bin/weir certify --seed $(SEED) --epp 'bin/weir picker --config-file {{.Config}} --grpc-port {{.GRPCPort}} --metrics-port {{.MetricsPort}} --allow-experimental-plugins'
 
 selfcheck: build ## every mutant must be killed, under every contract
 	bin/weir selfcheck

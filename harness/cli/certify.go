@@ -85,9 +85,9 @@ func (c *certifyCmd) Run(con *console) error {
 	opts := sel.options(p, c.Seed)
 	opts.Parallel, opts.Dir, opts.OnScenario = c.Parallel, c.Out, screen.scenario
 	opts.New = system
-	unjudged := opts.Manifest.Unjudged
+	unjudged, shownBy := opts.Manifest.Unjudged, opts.Manifest.ShownBy
 	opts.Manifest = c.manifest(contract)
-	opts.Manifest.Unjudged = unjudged
+	opts.Manifest.Unjudged, opts.Manifest.ShownBy = unjudged, shownBy
 	opts.Manifest.Implementation = opts.New().Describe()
 	opts.Manifest.Command, opts.Manifest.Tolerances = x.descriptor.Command, x.tolerances()
 	s, err := run.New(opts)

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"sort"
 	"strings"
+	"sync"
 
 	dto "github.com/prometheus/client_model/go"
 
@@ -30,6 +31,8 @@ type Tamper struct {
 	Wiring   func(*epp.Wiring)
 	Document func(string) string // the configuration document as the picker reads it
 	Plane    DataPlane
+	// AlphaIsStable lets alpha plugins in without a flag.
+	AlphaIsStable bool
 }
 
 // DataPlane are faults beside the picker: in what carries requests and responses. Only the virtual environment knows them.
@@ -89,8 +92,28 @@ func Body(r sut.Request) []byte {
 	if tokens == 0 {
 		tokens = 4
 	}
-	return openai.BuildBody(Path(r), Model, max(4, r.Prompt), tokens, r.Stream, r.Size)
+	if r.Size < large {
+		return openai.BuildBody(Path(r), Model, max(4, r.Prompt), tokens, r.Stream, r.Size)
+	}
+	key := bodyKey{Path(r), max(4, r.Prompt), tokens, r.Size, r.Stream}
+	if b, ok := bodies.Load(key); ok {
+		return b.([]byte)
+	}
+	b := openai.BuildBody(key.path, Model, key.prompt, key.tokens, key.stream, key.size)
+	bodies.Store(key, b)
+	return b
 }
+
+// large is the size from which equal bodies are made once and shared; nobody writes to them.
+const large = 1 << 20
+
+type bodyKey struct {
+	path                 string
+	prompt, tokens, size int
+	stream               bool
+}
+
+var bodies sync.Map
 
 // Headers are the request headers of r beyond the sender's own. addresses maps endpoint names to ip:port.
 func Headers(scenario string, r sut.Request, addresses func(string) string) map[string]string {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -321,4 +322,42 @@ func endpoints(addresses ...string) []picker.Endpoint {
 		out = append(out, picker.Endpoint{Address: a})
 	}
 	return out
+}
+
+// Typed clients write Leases in protobuf.
+func TestLeasesInProtobuf(t *testing.T) {
+	s := started(t, Config{})
+	wrap := func(kind string, raw []byte, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		u := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: kind}, Raw: raw}
+		text, err := u.Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(magic) + string(text)
+	}
+	holder := "me"
+	l := coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "l", Namespace: "ns"}, Spec: coordinationv1.LeaseSpec{HolderIdentity: &holder}}
+	raw, err := l.Marshal()
+	body := wrap("Lease", raw, err)
+	if code, o := ask(t, s, "POST", leasesPath, protobuf, body); code != 201 || o.text("spec", "holderIdentity") != "me" {
+		t.Errorf("created: %d %v", code, o)
+	}
+	if code, o := ask(t, s, "PUT", leasesPath+"/l", protobuf, body); code != 200 || o.text("metadata", "name") != "l" {
+		t.Errorf("updated: %d %v", code, o)
+	}
+	for says, text := range map[string]string{"without the magic": body[4:], "cut off": body[:len(body)-3], "of another kind": wrap("Pod", raw, nil)} {
+		if code, o := ask(t, s, "PUT", leasesPath+"/l", protobuf, text); code != 400 {
+			t.Errorf("%s: %d %v", says, code, o)
+		}
+	}
+	uid := ktypes.UID("another")
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}}
+	raw, err = options.Marshal()
+	if code, _ := ask(t, s, "DELETE", leasesPath+"/l", protobuf, wrap("DeleteOptions", raw, err)); code != 409 {
+		t.Errorf("deleted although it is another: %d", code)
+	}
 }

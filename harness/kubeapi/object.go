@@ -123,12 +123,16 @@ type Objective struct {
 	Namespace, Name string
 	Pool            string
 	Priority        int
+	Unset           bool // spec.priority is left out
 }
 
 // Object is the objective as JSON.
 func (o Objective) Object() Object {
-	return Object{"apiVersion": objectiveGroup(o.Legacy) + "/" + alpha, "kind": "InferenceObjective", "metadata": meta(o.Namespace, o.Name, nil, nil),
-		"spec": Object{"priority": o.Priority, "poolRef": poolRef(o.Pool)}}
+	spec := Object{"poolRef": poolRef(o.Pool)}
+	if !o.Unset {
+		spec["priority"] = o.Priority
+	}
+	return Object{"apiVersion": objectiveGroup(o.Legacy) + "/" + alpha, "kind": "InferenceObjective", "metadata": meta(o.Namespace, o.Name, nil, nil), "spec": spec}
 }
 
 // Rewrite is an InferenceModelRewrite of a pool in its namespace, with one rule.

@@ -53,20 +53,38 @@ func body(w http.ResponseWriter, r *http.Request, accepted ...string) (text []by
 	return text, media, nil
 }
 
+// object reads an object from the body of a request.
+func object(w http.ResponseWriter, r *http.Request, rt route) (Object, *apierrors.StatusError) {
+	accepted := []string{plain}
+	if rt.resource.Name() == Leases {
+		accepted = append(accepted, protobuf)
+	}
+	text, media, refusal := body(w, r, accepted...)
+	if refusal != nil {
+		return nil, refusal
+	}
+	var err error
+	if media == protobuf {
+		if text, err = fromProtobuf(text, &lease{}); err != nil {
+			return nil, malformed(err)
+		}
+	}
+	o, err := decode(text)
+	if err != nil {
+		return nil, malformed(err)
+	}
+	return o, nil
+}
+
 // post creates an object in a collection.
 func (s *Server) post(w http.ResponseWriter, r *http.Request, rt route) {
 	if rt.namespace == "" {
 		fail(w, apierrors.NewBadRequest("an empty namespace may not be set when a resource name may be created"))
 		return
 	}
-	text, _, refusal := body(w, r, plain)
+	o, refusal := object(w, r, rt)
 	if refusal != nil {
 		fail(w, refusal)
-		return
-	}
-	o, err := decode(text)
-	if err != nil {
-		fail(w, malformed(err))
 		return
 	}
 	s.locked(w, http.StatusCreated, func() (any, *apierrors.StatusError) { return s.created(rt, o) })
@@ -108,14 +126,9 @@ func (s *Server) created(rt route, o Object) (any, *apierrors.StatusError) {
 
 // put replaces an object, or its status.
 func (s *Server) put(w http.ResponseWriter, r *http.Request, rt route) {
-	text, _, refusal := body(w, r, plain)
+	o, refusal := object(w, r, rt)
 	if refusal != nil {
 		fail(w, refusal)
-		return
-	}
-	o, err := decode(text)
-	if err != nil {
-		fail(w, malformed(err))
 		return
 	}
 	s.locked(w, http.StatusOK, func() (any, *apierrors.StatusError) {
@@ -218,10 +231,17 @@ func (o Object) with(field string, from Object) Object {
 func (s *Server) delete(w http.ResponseWriter, r *http.Request, rt route) {
 	var o metav1.DeleteOptions
 	if r.ContentLength != 0 {
-		text, _, refusal := body(w, r, plain)
+		text, media, refusal := body(w, r, plain, protobuf)
 		if refusal != nil {
 			fail(w, refusal)
 			return
+		}
+		if media == protobuf {
+			var err error
+			if text, err = fromProtobuf(text, &deleteOptions{}); err != nil {
+				fail(w, malformed(err))
+				return
+			}
 		}
 		if err := json.Unmarshal(text, &o); len(strings.TrimSpace(string(text))) > 0 && err != nil {
 			fail(w, malformed(err))

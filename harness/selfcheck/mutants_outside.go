@@ -57,6 +57,8 @@ var outsideMutants = []Mutant{
 		})}},
 	{Name: "negative-template-ignored", Fault: "negative priorities take the template of the others", Class: "CFG", Meant: []string{"FC-PRI-11"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.DefaultNegativeBand = c.DefaultBand })}},
+	{Name: "alpha-without-opt-in", Fault: "alpha plugins start without the flag", Class: "CFG", Meant: []string{"FC-CFG-14"},
+		Tamper: env.Tamper{AlphaIsStable: true}},
 	{Name: "gibibyte", Except: []string{"llm-d-router-0.9", "rhoai-3.4"}, Fault: "the default byte limit of a band is a gibibyte", Class: "CFG", Meant: []string{"FC-CAP-06"},
 		Tamper: env.Tamper{Config: defaultBytes(1 << 30)}},
 	{Name: "objectives-frozen", Fault: "the bands of objectives that come later are never made", Class: "GC", Meant: []string{"FC-PRI-08", "FC-CLS-20"},

@@ -123,10 +123,14 @@ func (s Suite) planned(b *evidence.Bundle) []string {
 	}{
 		{"checks over the whole run", list0(want.RunChecks), list0(m.RunChecks)}, {"requirements that the contract does not judge", list0(want.Excluded), list0(m.Excluded)},
 		{"known faults of the contract", list0(want.ExpectedFail), list0(m.ExpectedFail)}, {"rows that nothing looks at", list0(want.Unjudged), list0(m.Unjudged)},
+		{"what depends on what", list0(want.ShownBy), list0(m.ShownBy)},
 	} {
 		if !alike(l.want, l.got) {
 			bad = append(bad, l.what+": the list is another")
 		}
+	}
+	if len(bad) == 0 && !alike(want, stripped(m, want)) {
+		bad = append(bad, evidence.ManifestFile+" says something else about what was to be played or judged")
 	}
 	if len(bad) == 0 {
 		if got, err := os.ReadFile(filepath.Join(b.Dir, evidence.PlanFile)); err != nil || !bytes.Equal(got, file) {
@@ -146,6 +150,15 @@ func (s Suite) planned(b *evidence.Bundle) []string {
 func fixed(e evidence.ScenarioEntry) evidence.ScenarioEntry {
 	e.NotApplicable, e.Error, e.DurationNs = "", "", 0
 	return e
+}
+
+// stripped is m without what is not known before a run: whatever else a manifest has, now or later, must be as planned.
+func stripped(m, want evidence.Manifest) evidence.Manifest {
+	m.Schema, m.RunID, m.Created, m.Tool, m.Commit, m.Argv, m.Seed = want.Schema, want.RunID, want.Created, want.Tool, want.Commit, want.Argv, want.Seed
+	m.ReferenceProfile, m.Mutant, m.Level, m.Implementation, m.Command = want.ReferenceProfile, want.Mutant, want.Level, want.Implementation, want.Command
+	m.Tolerances, m.Environment, m.Clock, m.SkewBoundNs, m.Host = want.Tolerances, want.Environment, want.Clock, want.SkewBoundNs, want.Host
+	m.Scenarios, m.Complete, m.Files = want.Scenarios, want.Complete, want.Files
+	return m
 }
 
 // list0 makes no difference between an empty list and none.

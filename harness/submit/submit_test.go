@@ -178,6 +178,12 @@ func TestThePlanIsTheContracts(t *testing.T) {
 		{"a failure is expected", scenes, func(dir string) {
 			reseal(t, dir, func(m *evidence.Manifest) { m.ExpectedFail = []string{"FC-TWO-01"} })
 		}, "known faults of the contract"},
+		{"a dependency is made up", scenes, func(dir string) {
+			reseal(t, dir, func(m *evidence.Manifest) { m.ShownBy = []evidence.Shown{{Requirement: "FC-ONE-01", By: "FC-TWO-01"}} })
+		}, "what depends on what"},
+		{"another contract's name", scenes, func(dir string) {
+			reseal(t, dir, func(m *evidence.Manifest) { m.Profile = "contract-2" })
+		}, "manifest.json says something else"},
 		{"another plan was played", scenes, func(dir string) {
 			change(t, dir, evidence.PlanFile, `"index":-1`, `"index":-2`)
 			reseal(t, dir, nil)

@@ -42,7 +42,7 @@ type Stage interface {
 	QueueSize() (int, bool)
 	// Relabel changes the role of an endpoint in place; SetObjectives replaces the objectives.
 	Relabel(name, role string) error
-	SetObjectives(m map[string]int) error
+	SetObjectives(m map[string]int, objects []Objective) error
 	// Sample reads a metrics page: the router's (all: every family of it), or a model server's.
 	Sample(mark, endpoint string, all bool) error
 	// Shutdown begins a graceful termination and returns at once.
@@ -54,7 +54,8 @@ type Stage interface {
 	Health(ctx context.Context) (string, error)
 	// Restart brings up a new router in the place of one that was shut down.
 	Restart(ctx context.Context) error
-	TryStart(ctx context.Context, name, doc string) evidence.Process
+	// TryStart starts a router with a document; stable leaves out the flag that lets alpha plugins in.
+	TryStart(ctx context.Context, name, doc string, stable bool) evidence.Process
 	// Load plays an open-loop plan; invalid says why the load that was offered is not the planned one, "" if it is.
 	Load(ctx context.Context, p plan.Plan) (invalid string, err error)
 }
@@ -131,7 +132,7 @@ func (p player) play(ctx context.Context, s Step) error {
 	case OpLabel:
 		err = p.st.Relabel(s.Endpoint, s.Mode)
 	case OpObjective:
-		err = p.st.SetObjectives(s.Objectives)
+		err = p.st.SetObjectives(s.Objectives, s.Objects)
 	case OpShutdown:
 		p.st.Shutdown()
 	case OpDown:
@@ -150,7 +151,7 @@ func (p player) play(ctx context.Context, s Step) error {
 			rec.OK, rec.Detail = false, serr.Error()
 		}
 	case OpTryStart:
-		pr := p.st.TryStart(ctx, s.Mark, s.Raw)
+		pr := p.st.TryStart(ctx, s.Mark, s.Raw, s.Mode == "stable")
 		pr.Case = s.Mark
 		p.out.Process(pr)
 	case OpLoad:
@@ -189,7 +190,7 @@ func (p player) send(ctx context.Context, s Step, rec *evidence.Step) {
 		case OpPlug:
 			p.await(ctx, s.Limit, ArrivalLimit, rec, func() (bool, string) { return p.allArrived([]string{r.ID}) })
 		case OpQueue:
-			p.queued(ctx, r.ID, before, gauge, rec)
+			p.queued(ctx, r.ID, orDefault(s.Limit, GaugeLimit), before, gauge, rec)
 		}
 	}
 	if s.Op == OpQueue || s.Spacing > 0 {
@@ -199,8 +200,8 @@ func (p player) send(ctx context.Context, s Step, rec *evidence.Step) {
 
 // queued is the barrier behind a queued request: the router's gauge has grown by it. Without a gauge, or with one that does not
 // move, the request counts as queued if it is neither at a model server nor answered after GaugeLimit.
-func (p player) queued(ctx context.Context, id string, before int, gauge bool, rec *evidence.Step) {
-	p.st.Await(ctx, p.st.Now()+GaugeLimit, func() bool {
+func (p player) queued(ctx context.Context, id string, limit time.Duration, before int, gauge bool, rec *evidence.Step) {
+	p.st.Await(ctx, p.st.Now()+limit, func() bool {
 		if p.st.Ended(id) || p.arrived(id) {
 			return true
 		}

@@ -168,7 +168,7 @@ func (s *stage) SetFault(endpoint, mode string) error {
 	return s.err
 }
 func (s *stage) Relabel(name, role string) error { s.note("label " + name + " " + role); return s.err }
-func (s *stage) SetObjectives(m map[string]int) error {
+func (s *stage) SetObjectives(m map[string]int, _ []sut.Objective) error {
 	s.note(fmt.Sprint("objectives ", m))
 	return s.err
 }
@@ -181,7 +181,7 @@ func (s *stage) AddEndpoint(name string) error          { s.note("add " + name);
 func (s *stage) RemoveEndpoint(name string) error       { s.note("remove " + name); return s.err }
 func (s *stage) QueueSize() (int, bool)                 { return len(s.waiting), !s.gaugeless }
 
-func (s *stage) TryStart(_ context.Context, name, doc string) evidence.Process {
+func (s *stage) TryStart(_ context.Context, name, doc string, _ bool) evidence.Process {
 	return evidence.Process{Case: "as the stage calls it", Started: doc == "valid", Text: name}
 }
 

@@ -38,7 +38,7 @@ const (
 	OpShutdown  Op = "shutdown"        // terminate the router gracefully
 	OpRestart   Op = "restart"         // start the router again after a shutdown, and wait until it serves
 	OpSample    Op = "sample"          // read the router's metrics page (Mode "all": every family, not only those of flow control), or that of Endpoint
-	OpTryStart  Op = "try-start"       // start a router with the document Raw and record whether it came up
+	OpTryStart  Op = "try-start"       // start a router with the document Raw and record whether it came up (Mode "stable": without its flag for alpha plugins)
 	OpLoad      Op = "load"            // play Plan with the open-loop runner until every request has ended
 	OpHealth    Op = "health"          // ask the router's health service
 	OpStreams   Op = "streams"         // open Count streams to the router on which nothing is said
@@ -65,6 +65,7 @@ type Step struct {
 	Plan     *plan.Plan    `json:"plan,omitempty"`
 	// Objectives are InferenceObjective name -> spec.priority.
 	Objectives map[string]int `json:"objectives,omitempty"`
+	Objects    []Objective    `json:"objects,omitempty"`
 }
 
 // LoadValues are scripted model-server metrics.
@@ -90,6 +91,7 @@ type Request struct {
 	Subset    []string          `json:"subset,omitempty"`      // endpoint names the request is restricted to
 	Prompt    int               `json:"prompt,omitempty"`      // tokens of the default body's prompt, at 4 bytes each
 	BodyDelay time.Duration     `json:"bodyDelayNs,omitempty"` // the last byte of the body is withheld for so long
+	Picker    int               `json:"picker,omitempty"`      // which of several pickers it is sent to, from 0
 	NoBody    bool              `json:"noBody,omitempty"`      // an empty body
 	MaxTokens int               `json:"maxTokens,omitempty"`
 }

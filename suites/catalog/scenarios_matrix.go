@@ -103,7 +103,6 @@ var matrixScenarios = []scenario.Scenario{
 				{scenario.Header(wire.HeaderRequestID, big)},
 				{scenario.Body(`{"model":"` + big + `","prompt":"x","max_tokens":1}`)},
 				{scenario.Body(`{"model":["m"],"prompt":{"a":1},"max_tokens":"many"}`)},
-				{scenario.Body(`{"model":"weir-model","prompt":"x","max_tokens":-1}`)},
 				{scenario.Body("\x00\x01\x02")},
 				{scenario.Body(strings.Repeat("[", 20000))},
 			} {

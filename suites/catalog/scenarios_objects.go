@@ -120,6 +120,23 @@ var objectScenarios = []scenario.Scenario{
 			b.FullCapacity()
 		},
 	},
+	{
+		Name: "cfg-alpha-opt-in", Title: "Plugins of alpha stability need an explicit opt-in", Needs: []sut.Feature{sut.Restart, sut.Holdback},
+		Write: func(b *scenario.Builder) {
+			b.Util(5, 0.8, 1)
+			b.Holdback(0.5, 1)
+			doc, err := sut.Render(b.Config, b.Profile.Config)
+			if err != nil {
+				panic(err) // a document of the suite itself
+			}
+			s := checks.Spec{Valid: "opted-in", Cases: map[string]string{"names-the-flag": "allow-experimental-plugins", "names-the-plugin": "priority-holdback-policy"}, Max: 10 * time.Second}
+			b.Step(sut.Step{Op: sut.OpTryStart, Mark: s.Valid, Raw: doc})
+			for _, c := range sortedKeys(s.Cases) {
+				b.Step(sut.Step{Op: sut.OpTryStart, Mark: c, Raw: doc, Mode: "stable"})
+			}
+			b.Check("FC-CFG-14", "startup", s)
+		},
+	},
 	combined("cfg-combined-a", "round-robin", "fcfs", 3, [][]string{{"a1"}, {"b1"}, {"a2"}}),
 	combined("cfg-combined-b", "global-strict", "fcfs", 3, [][]string{{"a1"}, {"a2"}, {"b1"}}),
 	combined("cfg-combined-c", "global-strict", "edf", 4, [][]string{{"a1"}, {"a2"}, {"b1"}}),

@@ -9,6 +9,10 @@ import (
 	"github.com/llm-weir/weir/harness/sut"
 )
 
+// joinLimit is how long a request may wait in an idle pool into which endpoints have just come. The catalogue's figure for the wait is a
+// percentile of 50 ms; one request among twenty may meet a machine that is busy otherwise, and the fault lasts for seconds.
+const joinLimit = time.Second
+
 // stageScenarios are about what is accounted when, and about endpoints that come, change and grow stale.
 var stageScenarios = []scenario.Scenario{
 	{
@@ -64,7 +68,7 @@ var stageScenarios = []scenario.Scenario{
 				// Until its first scrape an endpoint has no readings, and counts as one without (spec/endpoint-picker.md §4.4).
 				b.Step(sut.Step{Op: sut.OpScript, Mark: "scraped", Endpoint: name, Values: &sut.LoadValues{}})
 				b.Do(sut.OpSample, mark)
-				b.Check("FC-SAT-26", "arrives", checks.Spec{IDs: r, Within: 50*time.Millisecond + b.Profile.Tolerances.Slack})
+				b.Check("FC-SAT-26", "arrives", checks.Spec{IDs: r, Within: joinLimit + b.Profile.Tolerances.Slack})
 				b.Check("FC-SAT-26", "series", checks.Spec{Mark: mark, Mode: "each", Names: b.Profile.Metrics.PoolSaturation, Series: []checks.Series{{Value: 0.2}}, Margin: 0.29, Engaged: []string{"scraped"}})
 			}
 			for i := range 4 {

@@ -140,14 +140,15 @@ var wireScenarios = []scenario.Scenario{
 		Write: func(b *scenario.Builder) {
 			b.Cap(1, 1)
 			b.Plug()
-			w := b.Queue(b.Req("gone1"), b.Req("half1", scenario.Header(wire.HeaderHalfClose, "1")), b.Req("next1"))
+			w := b.Queue(b.Req("gone1"), b.Req("half1", scenario.Header(wire.HeaderHalfClose, "1")))
 			b.Complete()
 			b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: w[:1]})
 			b.Endings("gone", w[:1]...)
 			b.Steps(1)
+			b.Step(sut.Step{Op: sut.OpPlug, Mark: "next", Requests: []sut.Request{b.Req("next1")}}) // the stream of half1 is over, and its place free
 			b.Drain()
 			b.Check("FC-CAN-09", "never-served", checks.Spec{IDs: w[:1], Then: w[1:], Mark: scenario.Queued})
-			b.Completed("FC-CAN-09", w[1:]...)
+			b.Completed("FC-CAN-09", w[1], "next1")
 			b.FullCapacity()
 		},
 	},

@@ -11,6 +11,7 @@ package binary
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/template"
 )
@@ -103,6 +104,12 @@ func (c Command) Argv(v Values) ([]string, error) {
 		argv = append(argv, b.String())
 	}
 	return argv, nil
+}
+
+// Without is the command without a word; with no such word it is the same.
+func (c Command) Without(word string) Command {
+	c.words = slices.DeleteFunc(slices.Clone(c.words), func(t *template.Template) bool { return t.Root.String() == word })
+	return c
 }
 
 // Program is the name of the program, without its folder.

@@ -22,7 +22,7 @@ const (
 var ports = struct {
 	sync.Mutex
 	next int
-}{next: firstPort + os.Getpid()*97%(lastPort-firstPort)}
+}{next: firstPort + os.Getpid()*1009%(lastPort-firstPort)}
 
 // FreePort is a port that nobody listens on at any address.
 func FreePort() (int, error) {

@@ -26,6 +26,7 @@ type Config struct {
 	ServerPort int    // of every model server
 	Endpoints  []Endpoint
 	Objectives map[string]int
+	Objects    []Objective // further ones, for the Kubernetes API alone
 	// StartLimit is how long it may take to become ready or to refuse its configuration. 0: 10 s (spec/requirements.md, "exit").
 	StartLimit time.Duration
 	// TLS: it serves ext_proc with TLS; its certificate is not looked at. Its health port is plaintext in any case.
@@ -73,7 +74,7 @@ func (p *Program) start(ctx context.Context) error {
 		return fmt.Errorf("surroundings of the picker: %w", err)
 	}
 	_, err = p.world.setEndpoints(p.cfg.Endpoints)
-	if err = errors.Join(err, p.world.setObjectives(p.cfg.Objectives)); err != nil {
+	if err = errors.Join(err, p.world.setObjectives(p.cfg.Objectives, p.cfg.Objects)); err != nil {
 		return fmt.Errorf("surroundings of the picker: %w", err)
 	}
 	values := Values{Config: p.world.file("config.yaml"), PoolName: poolName, PoolNamespace: namespace, Kubeconfig: p.world.file("kubeconfig"),
@@ -194,9 +195,12 @@ func (p *Program) SetEndpoints(ctx context.Context, list []Endpoint) (relabelled
 }
 
 // SetObjectives publishes the objectives likewise.
-func (p *Program) SetObjectives(ctx context.Context, objectives map[string]int) error {
-	return errors.Join(p.world.setObjectives(objectives), p.delivered(ctx))
+func (p *Program) SetObjectives(ctx context.Context, objectives map[string]int, objects []Objective) error {
+	return errors.Join(p.world.setObjectives(objectives, objects), p.delivered(ctx))
 }
+
+// UsesKube tells whether the program has asked the Kubernetes API for anything.
+func (p *Program) UsesKube() bool { return p.world.used() }
 
 // delivered waits for the watches; a program that does not read its own has to see for itself.
 func (p *Program) delivered(ctx context.Context) error {

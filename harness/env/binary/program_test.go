@@ -193,7 +193,7 @@ func TestWorld(t *testing.T) {
 		}
 	}
 	set(false, a, b)
-	if err := w.setObjectives(map[string]int{"high": 100, "low": -10}); err != nil {
+	if err := w.setObjectives(map[string]int{"high": 100, "low": -10}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if text := read("endpoints.yaml"); !strings.Contains(text, "llm-d.ai/role: prefill") || strings.Count(text, `port: "8000"`) != 2 {
@@ -205,7 +205,7 @@ func TestWorld(t *testing.T) {
 	}
 	b.Role = "decode"
 	set(true, b)
-	if err := w.setObjectives(map[string]int{"high": 1}); err != nil {
+	if err := w.setObjectives(map[string]int{"high": 1}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if text := read("endpoints.yaml") + read("objectives.yaml"); strings.Contains(text, "name: a") || strings.Contains(text, "low") || !strings.Contains(text, "high: 1\n") {

@@ -1,6 +1,7 @@
 package binary
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,11 +39,11 @@ type world struct {
 	api     *kubeapi.Server
 	port    int // of every model server
 	members map[string]Endpoint
-	goals   map[string]int // objectives
+	goals   map[goal]bool // objectives that are in the Kubernetes API
 }
 
 func newWorld(document string, port int) (w *world, err error) {
-	w = &world{port: port, members: map[string]Endpoint{}, goals: map[string]int{}}
+	w = &world{port: port, members: map[string]Endpoint{}, goals: map[goal]bool{}}
 	defer func() {
 		if err != nil {
 			w.close()
@@ -106,21 +107,43 @@ func (w *world) setEndpoints(list []Endpoint) (relabelled bool, err error) {
 	return relabelled, errors.Join(append(errs, err, w.write("endpoints.yaml", text))...)
 }
 
-// setObjectives publishes the objectives, in both API groups: a program watches the one it knows.
-func (w *world) setObjectives(goals map[string]int) error {
-	var errs []error
+// Objective is an InferenceObjective as an object.
+type Objective struct {
+	Name      string
+	Priority  *int   // nil: it names none
+	Pool      string // "": the pool's own, and so for the namespace
+	Namespace string
+}
+
+// goal is where an objective is found.
+type goal struct{ namespace, name string }
+
+// setObjectives publishes the objectives, in both API groups: a program watches the one it knows. The file has those of goals alone.
+func (w *world) setObjectives(goals map[string]int, objects []Objective) error {
+	all := slices.Clone(objects)
 	for _, name := range slices.Sorted(maps.Keys(goals)) {
+		priority := goals[name]
+		all = append(all, Objective{Name: name, Priority: &priority})
+	}
+	now := map[goal]bool{}
+	var errs []error
+	for _, o := range all {
+		at := goal{cmp.Or(o.Namespace, namespace), o.Name}
+		now[at] = true
 		for _, legacy := range []bool{false, true} {
-			o := kubeapi.Objective{Legacy: legacy, Namespace: namespace, Name: name, Pool: poolName, Priority: goals[name]}
-			errs = append(errs, w.api.Put(o.Object()))
+			k := kubeapi.Objective{Legacy: legacy, Namespace: at.namespace, Name: o.Name, Pool: cmp.Or(o.Pool, poolName), Unset: o.Priority == nil}
+			if o.Priority != nil {
+				k.Priority = *o.Priority
+			}
+			errs = append(errs, w.api.Put(k.Object()))
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.goals)) {
-		if _, stays := goals[name]; !stays {
-			errs = append(errs, w.api.Delete(kubeapi.Objectives, namespace, name), w.api.Delete(kubeapi.LegacyObjectives, namespace, name))
+	for at := range w.goals {
+		if !now[at] {
+			errs = append(errs, w.api.Delete(kubeapi.Objectives, at.namespace, at.name), w.api.Delete(kubeapi.LegacyObjectives, at.namespace, at.name))
 		}
 	}
-	w.goals = maps.Clone(goals)
+	w.goals = now
 	text, err := yaml.Marshal(map[string]any{"objectives": goals})
 	return errors.Join(append(errs, err, w.write("objectives.yaml", text))...)
 }
@@ -131,10 +154,7 @@ const watchLimit = time.Second
 // awaitWatches waits until a program that uses the Kubernetes API watches pods, the pool and objectives, and has been sent all of them.
 // One that does not watch them all is not waited for beyond watchLimit: it may not know objectives.
 func (w *world) awaitWatches(ctx context.Context) {
-	used := slices.ContainsFunc(slices.Collect(maps.Keys(w.api.Calls())), func(call string) bool {
-		return strings.HasPrefix(call, "list ") || strings.HasPrefix(call, "watch ")
-	})
-	if !used {
+	if !w.used() {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, watchLimit)
@@ -144,6 +164,13 @@ func (w *world) awaitWatches(ctx context.Context) {
 		return open[kubeapi.Pods] > 0 && open[kubeapi.Pools] > 0 && open[kubeapi.Objectives]+open[kubeapi.LegacyObjectives] > 0
 	})
 	_ = w.api.AwaitDelivered(ctx)
+}
+
+// used tells whether somebody has read anything from the Kubernetes API.
+func (w *world) used() bool {
+	return slices.ContainsFunc(slices.Collect(maps.Keys(w.api.Calls())), func(call string) bool {
+		return strings.HasPrefix(call, "list ") || strings.HasPrefix(call, "watch ")
+	})
 }
 
 // calls lists what was asked of the Kubernetes API, for the evidence.

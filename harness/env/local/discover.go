@@ -11,6 +11,8 @@ import (
 // beyond is the ability that a configuration asks of a router beyond what every contract has; "" for none.
 func beyond(c sut.Configuration) sut.Feature {
 	switch {
+	case c.NeedsKube():
+		return sut.KubeAPI
 	case c.Ceiling.Kind == "holdback":
 		return sut.Holdback
 	case c.Eviction:
@@ -40,6 +42,8 @@ func (s *System) discover(ctx context.Context) error {
 	p, err := binary.Start(ctx, binary.Config{Command: *s.opts.Command, Document: s.doc, ServerPort: port, StartLimit: s.opts.StartLimit, TLS: s.opts.TLS})
 	var refused *binary.StartError
 	switch {
+	case err == nil && f == sut.KubeAPI && !p.UsesKube():
+		return errors.Join(p.Close(), &sut.UnsupportedError{Feature: f, Why: "it asks nothing of the Kubernetes API that KUBECONFIG names"})
 	case err == nil:
 		return p.Close()
 	case errors.As(err, &refused) && refused.ExitCode > 0:

@@ -11,6 +11,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/llm-weir/weir/harness/env"
@@ -47,6 +49,7 @@ type System struct {
 	doc    string
 	loaded epconfig.Config
 	stage  *stage
+	own    *binary.Command // that starts the reference as a program; nil: nobody knows one
 }
 
 // New makes a system; nothing runs before Configure.
@@ -57,7 +60,11 @@ func (s *System) Describe() sut.Implementation {
 	if s.opts.Command != nil {
 		return s.opts.Implementation
 	}
-	return sut.Implementation{Organization: "weir", Project: "reference picker", Version: s.opts.Version, Features: env.Features(s.opts.Contract)}
+	features := append(env.Features(s.opts.Contract), string(sut.LargeBodies))
+	if len(s.opts.PickerCommand) > 0 {
+		features = append(features, string(sut.KubeAPI))
+	}
+	return sut.Implementation{Organization: "weir", Project: "reference picker", Version: s.opts.Version, Features: features}
 }
 
 // Configure implements sut.System.
@@ -70,12 +77,32 @@ func (s *System) Configure(ctx context.Context, c sut.Configuration) error {
 		s.cfg, s.doc = c, doc
 		return s.discover(ctx)
 	}
+	if c.NeedsKube() {
+		if err := s.ownCommand(); err != nil {
+			return err
+		}
+	}
 	loaded, err := s.opts.Tamper.Load(doc, s.opts.Contract)
 	if err != nil {
 		return fmt.Errorf("configuration of the reference: %w", err)
 	}
 	s.cfg, s.doc, s.loaded = c, doc, loaded
 	return nil
+}
+
+// ownCommand finds out how to start the reference as a program.
+func (s *System) ownCommand() error {
+	if len(s.opts.PickerCommand) == 0 {
+		return &sut.UnsupportedError{Feature: sut.KubeAPI, Why: "the reference in this process has no Kubernetes API"}
+	}
+	var words []string
+	for _, w := range s.opts.PickerCommand {
+		words = append(words, strconv.Quote(w))
+	}
+	c, err := binary.Parse(strings.Join(words, " ") + " --config-file {{.Config}} --grpc-port {{.GRPCPort}} --grpc-health-port {{.HealthPort}} --metrics-port {{.MetricsPort}}" +
+		" --contract " + s.opts.Contract.Name + " --allow-experimental-plugins")
+	s.own = &c
+	return err
 }
 
 // Play implements sut.System.

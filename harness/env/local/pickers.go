@@ -24,7 +24,7 @@ type router interface {
 	MetricsAddr() string // "": it publishes none
 	// SetMembers tells it which of the model servers are in the pool, SetObjectives which objectives there are.
 	SetMembers(ctx context.Context, members []*sim) error
-	SetObjectives(ctx context.Context, objectives map[string]int) error
+	SetObjectives(ctx context.Context, objectives map[string]int, objects []sut.Objective) error
 	Shutdown(ctx context.Context) error
 	// Restart brings it up again at its addresses, after Shutdown.
 	Restart(ctx context.Context) error
@@ -36,7 +36,7 @@ type router interface {
 
 // startRouter brings up the router that the options name.
 func (st *stage) startRouter(ctx context.Context) (router, error) {
-	if st.sys.opts.Command != nil {
+	if st.sys.command() != nil {
 		return st.startProgram(ctx)
 	}
 	e, err := st.servePicker(loopback, loopback)
@@ -59,7 +59,7 @@ func (r *reference) SetMembers(_ context.Context, members []*sim) error {
 }
 
 // SetObjectives implements router.
-func (r *reference) SetObjectives(_ context.Context, objectives map[string]int) error {
+func (r *reference) SetObjectives(_ context.Context, objectives map[string]int, _ []sut.Objective) error {
 	r.Server.SetObjectives(objectives)
 	return nil
 }
@@ -120,8 +120,25 @@ func (st *stage) startProgram(ctx context.Context) (router, error) {
 }
 
 func (st *stage) programConfig(doc string, keep func(string, []byte)) binary.Config {
-	return binary.Config{Command: *st.sys.opts.Command, Document: doc, ServerPort: st.port, Endpoints: endpoints(st.members()), Objectives: st.sys.cfg.Objectives,
+	return binary.Config{Command: *st.sys.command(), Document: doc, Objects: binaryObjects(st.sys.cfg.Objects), ServerPort: st.port, Endpoints: endpoints(st.members()), Objectives: st.sys.cfg.Objectives,
 		StartLimit: st.sys.opts.StartLimit, TLS: st.sys.opts.TLS, OnFile: keep}
+}
+
+func binaryObjects(list []sut.Objective) []binary.Objective {
+	var out []binary.Objective
+	for _, o := range list {
+		out = append(out, binary.Objective{Name: o.Name, Priority: o.Priority, Pool: o.Pool, Namespace: o.Namespace})
+	}
+	return out
+}
+
+// command is the program that is judged: somebody else's, or the reference's own where it has to be fed by a Kubernetes API; nil for the
+// reference in this process.
+func (s *System) command() *binary.Command {
+	if s.opts.Command != nil || !s.cfg.NeedsKube() {
+		return s.opts.Command
+	}
+	return s.own
 }
 
 func endpoints(members []*sim) []binary.Endpoint {
@@ -154,8 +171,8 @@ func (p program) SetMembers(ctx context.Context, members []*sim) error {
 }
 
 // SetObjectives implements router.
-func (p program) SetObjectives(ctx context.Context, objectives map[string]int) error {
-	if err := p.Program.SetObjectives(ctx, objectives); err != nil {
+func (p program) SetObjectives(ctx context.Context, objectives map[string]int, objects []sut.Objective) error {
+	if err := p.Program.SetObjectives(ctx, objectives, binaryObjects(objects)); err != nil {
 		return err
 	}
 	p.settle(ctx)
@@ -216,12 +233,16 @@ func (p program) awaitScrapes(ctx context.Context, members, others []*sim) {
 }
 
 // tryProgram starts the program with another document and ends it again.
-func (st *stage) tryProgram(ctx context.Context, name, doc string) evidence.Process {
-	p, err := binary.Start(ctx, st.programConfig(doc, func(file string, content []byte) {
+func (st *stage) tryProgram(ctx context.Context, name, doc string, stable bool) evidence.Process {
+	cfg := st.programConfig(doc, func(file string, content []byte) {
 		if file == binary.LogFile {
 			st.out.File(name+"-"+file, content)
 		}
-	}))
+	})
+	if stable {
+		cfg.Command = cfg.Command.Without(alphaFlag)
+	}
+	p, err := binary.Start(ctx, cfg)
 	var refused *binary.StartError
 	switch {
 	case errors.As(err, &refused):
@@ -238,7 +259,7 @@ func (st *stage) tryProgram(ctx context.Context, name, doc string) evidence.Proc
 // serverPort is the port that all model servers of a program share, each on an address of its own: an InferencePool has one list of
 // ports for all its pods. The reference needs none.
 func (s *System) serverPort() (int, error) {
-	if s.opts.Command == nil {
+	if s.command() == nil {
 		return 0, nil
 	}
 	return binary.FreePort()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/llm-weir/weir/harness/env"
 	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/reference/gateway"
 )
 
@@ -33,7 +34,7 @@ func (st *stage) page(address string) ([]*dto.MetricFamily, error) {
 	if err != nil {
 		return nil, err
 	}
-	resp, err := st.sender.Client.Do(req)
+	resp, err := st.sender(0).Client.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("metrics page: %w", err)
 	}
@@ -56,11 +57,19 @@ func (st *stage) page(address string) ([]*dto.MetricFamily, error) {
 
 // QueueSize implements sut.Stage.
 func (st *stage) QueueSize() (int, bool) {
-	families, err := st.page(st.router.MetricsAddr())
-	if err != nil {
-		return 0, false
+	total := 0
+	for _, r := range st.pickers() {
+		families, err := st.page(r.MetricsAddr())
+		if err != nil {
+			return 0, false
+		}
+		n, ok := env.QueueSize(families)
+		if !ok {
+			return 0, false
+		}
+		total += n
 	}
-	return env.QueueSize(families)
+	return total, true
 }
 
 // Sample implements sut.Stage.
@@ -111,7 +120,7 @@ func (st *stage) Down() bool {
 }
 
 // Streams implements sut.Stage.
-func (st *stage) Streams(n int) error { return st.gateway.Idle(st.base, n) }
+func (st *stage) Streams(n int) error { return st.doors[0].gateway.Idle(st.base, n) }
 
 // Health implements sut.Stage.
 func (st *stage) Health(ctx context.Context) (string, error) {
@@ -148,7 +157,11 @@ func (st *stage) Restart(ctx context.Context) error {
 	if err := st.router.Restart(ctx); err != nil {
 		return err
 	}
-	return st.gateway.Ready(ctx)
+	var errs []error
+	for _, d := range st.doors {
+		errs = append(errs, d.gateway.Ready(ctx))
+	}
+	return errors.Join(errs...)
 }
 
 // Relabel implements sut.Stage.
@@ -162,9 +175,9 @@ func (st *stage) Relabel(name, role string) error {
 }
 
 // SetObjectives implements sut.Stage.
-func (st *stage) SetObjectives(m map[string]int) error {
-	st.sys.cfg.Objectives = m
-	return st.router.SetObjectives(st.base, m)
+func (st *stage) SetObjectives(m map[string]int, objects []sut.Objective) error {
+	st.sys.cfg.Objectives, st.sys.cfg.Objects = m, objects
+	return st.router.SetObjectives(st.base, m, objects)
 }
 
 // exchanged records what the gateway saw.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sort"
 	"sync"
@@ -18,7 +17,6 @@ import (
 	"github.com/llm-weir/weir/loadgen/plan"
 	"github.com/llm-weir/weir/loadgen/runner"
 	"github.com/llm-weir/weir/reference/epp"
-	"github.com/llm-weir/weir/reference/gateway"
 	"github.com/llm-weir/weir/reference/picker"
 	"github.com/llm-weir/weir/sim-vllm/server"
 )
@@ -33,9 +31,7 @@ type stage struct {
 	router   router
 	down     chan struct{} // closed when the router has ended after Shutdown; nil before
 	port     int           // of every model server; 0: each has one of its own
-	gateway  *gateway.Gateway
-	front    *http.Server
-	sender   *openai.Sender
+	doors    []*door
 
 	base     context.Context
 	cancel   context.CancelCauseFunc
@@ -111,7 +107,7 @@ func (st *stage) Send(r sut.Request) {
 	q := openai.Request{Scenario: st.scenario, ID: r.ID, Path: env.Path(r), Method: r.Method, Body: env.Body(r), Stream: r.Stream,
 		Headers: env.Headers(st.scenario, r, st.address), Intended: st.clock.Now(), BodyDelay: r.BodyDelay}
 	st.requests.Go(func() {
-		rec := st.sender.Do(ctx, q, nil)
+		rec := st.sender(r.Picker).Do(ctx, q, nil)
 		cancel(nil)
 		st.mu.Lock()
 		if c.abandoned {
@@ -312,7 +308,7 @@ func (st *stage) RemoveEndpoint(name string) error {
 // Load implements sut.Stage.
 func (st *stage) Load(ctx context.Context, p plan.Plan) (string, error) {
 	names := st.sys.opts.Names
-	s, err := runner.Run(ctx, p, runner.Config{Sender: st.sender, Scenario: st.scenario, Model: env.Model, Timeout: time.Minute,
+	s, err := runner.Run(ctx, p, runner.Config{Sender: st.sender(0), Scenario: st.scenario, Model: env.Model, Timeout: time.Minute,
 		FairnessHeader: names.Fairness[0], ObjectiveHeader: names.Objective[0], OnDone: st.out.Client})
 	if err != nil {
 		return s.Invalid, err

@@ -13,8 +13,6 @@ import (
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
-	"github.com/llm-weir/weir/loadgen/openai"
-	"github.com/llm-weir/weir/reference/gateway"
 	"github.com/llm-weir/weir/sim-vllm/presets"
 	"github.com/llm-weir/weir/sim-vllm/server"
 )
@@ -46,10 +44,10 @@ func start(ctx context.Context, scenario string, s *System, out evidence.Sink) (
 		}
 		st.sims = append(st.sims, sm)
 	}
-	if st.router, err = st.startRouter(ctx); err != nil {
+	if st.router, err = st.startRouters(ctx); err != nil {
 		return st, err
 	}
-	return st, st.startGateway()
+	return st, st.openDoors()
 }
 
 const loopback = "127.0.0.1:0"
@@ -90,25 +88,6 @@ func serve(tasks *sync.WaitGroup, ln net.Listener, h http.Handler) *http.Server 
 	return hs
 }
 
-func (st *stage) startGateway() error {
-	toPicker, err := gateway.PickerTLS("", st.sys.opts.TLS)
-	if err != nil {
-		return fmt.Errorf("gateway: %w", err)
-	}
-	g, err := gateway.New(gateway.Config{ExtProcAddr: st.router.GRPCAddr(), TLS: toPicker, Clock: st.clock, Observe: st.exchanged, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return fmt.Errorf("gateway: %w", err)
-	}
-	st.gateway = g
-	ln, err := net.Listen("tcp", loopback)
-	if err != nil {
-		return fmt.Errorf("gateway: %w", err)
-	}
-	st.front = serve(&st.tasks, ln, st.counted(g.Handler()))
-	st.sender = &openai.Sender{Client: openai.NewClient(256), Clock: st.clock, BaseURL: "http://" + ln.Addr().String()}
-	return nil
-}
-
 // counted counts the requests inside h, so that what the gateway saw of them is on record before the scenario is over.
 func (st *stage) counted(h http.Handler) http.Handler {
 	count := func(by int) {
@@ -140,13 +119,13 @@ func (st *stage) close() error {
 	st.once.Do(func() {
 		st.cancel(errors.New("the scenario is over"))
 		st.requests.Wait()
-		if st.gateway != nil {
-			st.gateway.Close()
+		for _, d := range st.doors {
+			d.gateway.Close()
+			if d.front != nil {
+				d.front.Close()
+			}
 		}
-		if st.front != nil {
-			st.front.Close()
-			st.Await(context.Background(), st.clock.Now()+settleLimit, st.unhandled)
-		}
+		st.Await(context.Background(), st.clock.Now()+settleLimit, st.unhandled)
 		if st.router != nil {
 			st.failure = st.router.Close()
 		}
@@ -154,8 +133,10 @@ func (st *stage) close() error {
 			sm.server.Close()
 			sm.http.Close()
 		}
-		if st.sender != nil {
-			st.sender.Client.CloseIdleConnections()
+		for _, d := range st.doors {
+			if d.sender != nil {
+				d.sender.Client.CloseIdleConnections()
+			}
 		}
 		st.tasks.Wait()
 	})

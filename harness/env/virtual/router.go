@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -61,7 +62,6 @@ func (r *router) join(sv *server) {
 	r.pool = append(r.pool, picker.Endpoint{ID: sv.id, Name: sv.spec.Name, Address: sv.address, Role: epp.RoleOf(sv.spec.Role)})
 	r.metrics.Endpoints(r.pool)
 	r.step(picker.Event{Kind: picker.SetEndpoint, Endpoint: r.pool[len(r.pool)-1]})
-	sv.inPool = true
 	r.scrape(sv)
 }
 
@@ -69,7 +69,6 @@ func (r *router) leave(sv *server) {
 	for i, e := range r.pool {
 		if e.ID == sv.id {
 			r.pool = append(r.pool[:i:i], r.pool[i+1:]...)
-			sv.inPool = false
 			r.metrics.Endpoints(r.pool)
 			r.step(picker.Event{Kind: picker.RemoveEndpoint, Endpoint: e})
 			return
@@ -79,7 +78,7 @@ func (r *router) leave(sv *server) {
 
 // scrape polls a model server's metrics for as long as it is in the pool.
 func (r *router) scrape(sv *server) {
-	if !sv.inPool || r != r.st.router {
+	if !sv.inPool || !slices.Contains(r.st.routers(), r) {
 		return
 	}
 	began := r.st.now
@@ -206,7 +205,7 @@ type call struct {
 
 // start is the end of the request's body at the picker.
 func (c *call) start() {
-	r := c.st.router
+	r := c.st.routerOf(c.client.req.Picker)
 	c.router = r
 	if c.gone {
 		return

@@ -205,7 +205,7 @@ func (v *visit) produce(n int) {
 	v.rec.Tokens = n
 	if v.rec.FirstToken == evidence.Never {
 		v.rec.FirstToken = int64(st.now)
-		st.router.firstChunk(v.call)
+		v.call.router.firstChunk(v.call)
 	}
 	c := v.call.client
 	last := n >= v.tokens()

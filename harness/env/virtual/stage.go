@@ -27,7 +27,8 @@ type stage struct {
 	scenario string
 	sys      *System
 	out      evidence.Sink
-	router   *router
+	router   *router   // the first
+	others   []*router // where several pickers serve the pool
 	servers  []*server
 	clients  map[string]*client
 	open     int       // requests without an ending
@@ -47,17 +48,40 @@ func newStage(scenario string, s *System, out evidence.Sink) (*stage, error) {
 		}
 		st.servers = append(st.servers, sv)
 	}
-	w, err := s.wiring()
-	if err != nil {
-		return nil, err
+	for i := range max(1, s.cfg.Pickers) {
+		w, err := s.wiring()
+		if err != nil {
+			return nil, err
+		}
+		if r := newRouter(st, s, w); i == 0 {
+			st.router = r
+		} else {
+			st.others = append(st.others, r)
+		}
 	}
-	st.router = newRouter(st, s, w)
 	for _, sv := range st.servers {
 		if !sv.spec.Out {
-			st.router.join(sv)
+			st.join(sv)
 		}
 	}
 	return st, nil
+}
+
+// routers lists all pickers.
+func (st *stage) routers() []*router { return append([]*router{st.router}, st.others...) }
+
+// routerOf is the picker that a request is sent to.
+func (st *stage) routerOf(picker int) *router {
+	all := st.routers()
+	return all[min(picker, len(all)-1)]
+}
+
+// join puts a server into the pool of every picker.
+func (st *stage) join(sv *server) {
+	sv.inPool = true
+	for _, r := range st.routers() {
+		r.join(sv)
+	}
 }
 
 // Now implements sut.Stage.
@@ -196,7 +220,7 @@ func (st *stage) AddEndpoint(name string) error {
 	if sv == nil {
 		return fmt.Errorf("unknown endpoint %q", name)
 	}
-	st.router.join(sv)
+	st.join(sv)
 	return nil
 }
 
@@ -206,17 +230,28 @@ func (st *stage) RemoveEndpoint(name string) error {
 	if sv == nil {
 		return fmt.Errorf("unknown endpoint %q", name)
 	}
-	st.router.leave(sv)
+	sv.inPool = false
+	for _, r := range st.routers() {
+		r.leave(sv)
+	}
 	return nil
 }
 
 // QueueSize implements sut.Stage.
 func (st *stage) QueueSize() (int, bool) {
-	families, err := st.router.families()
-	if err != nil {
-		return 0, false
+	total := 0
+	for _, r := range st.routers() {
+		families, err := r.families()
+		if err != nil {
+			return 0, false
+		}
+		n, ok := env.QueueSize(families)
+		if !ok {
+			return 0, false
+		}
+		total += n
 	}
-	return env.QueueSize(families)
+	return total, true
 }
 
 // Sample implements sut.Stage.
@@ -247,15 +282,22 @@ func (st *stage) Relabel(name, role string) error {
 	}
 	sv.spec.Role = role
 	if sv.inPool {
-		st.router.relabel(sv)
+		for _, r := range st.routers() {
+			r.relabel(sv)
+		}
 	}
 	return nil
 }
 
 // SetObjectives implements sut.Stage.
-func (st *stage) SetObjectives(m map[string]int) error {
+func (st *stage) SetObjectives(m map[string]int, objects []sut.Objective) error {
+	if len(objects) > 0 {
+		return errors.New("there is no Kubernetes API in virtual time")
+	}
 	st.sys.cfg.Objectives = m
-	st.router.provision()
+	for _, r := range st.routers() {
+		r.provision()
+	}
 	return nil
 }
 
@@ -303,8 +345,12 @@ func (st *stage) Restart(ctx context.Context) error {
 func (st *stage) Shutdown() { st.after(hop, st.router.shutdown) }
 
 // TryStart implements sut.Stage. In virtual time a start is the loading of the document, and a refusal is exit status 2.
-func (st *stage) TryStart(_ context.Context, name, doc string) evidence.Process {
-	if _, err := st.sys.opts.Tamper.Load(doc, st.sys.opts.Contract); err != nil {
+func (st *stage) TryStart(_ context.Context, name, doc string, stable bool) evidence.Process {
+	cfg, err := st.sys.opts.Tamper.Load(doc, st.sys.opts.Contract)
+	if err == nil && stable && !st.sys.opts.Tamper.AlphaIsStable {
+		err = cfg.Stable()
+	}
+	if err != nil {
 		return evidence.Process{Case: name, ExitCode: 2, Text: err.Error()}
 	}
 	return evidence.Process{Case: name, Started: true}

@@ -51,6 +51,9 @@ func (s *System) Describe() sut.Implementation {
 
 // Configure implements sut.System.
 func (s *System) Configure(_ context.Context, c sut.Configuration) error {
+	if c.NeedsKube() {
+		return &sut.UnsupportedError{Feature: sut.KubeAPI, Why: "there is none in virtual time"}
+	}
 	doc, err := sut.Render(c, s.opts.Dialect)
 	if err != nil {
 		return err
