@@ -8,7 +8,7 @@ SEED    ?= 0
 CHECKS  ?= 3000
 SOAKS   ?= 8
 
-.PHONY: help build test race certify certify-epp selfcheck swarm fuzz bench results verify tools vuln update clean
+.PHONY: help build test race certify certify-epp selfcheck swarm fuzz bench verify tools vuln update clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -44,6 +44,7 @@ fuzz: ## every fuzz target for FUZZTIME (60s) each
 bench: ## speed, side by side in one run; writes results/bench/reference.md
 	hack/bench.sh
 
+.PHONY: results
 results: build ## the table of submissions again, and every hash, verdict and text of each
 	bin/weir results-table results
 	bin/weir verify results
