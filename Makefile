@@ -8,7 +8,7 @@ SEED    ?= 0
 CHECKS  ?= 3000
 SOAKS   ?= 8
 
-.PHONY: help build test race certify certify-epp selfcheck swarm fuzz bench verify tools vuln update clean
+.PHONY: help build test race certify certify-epp selfcheck selfcheck-loaded swarm fuzz bench verify tools vuln update clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ selfcheck: build ## every mutant must be killed, under every contract
 	bin/weir selfcheck
 	bin/weir selfcheck --profile llm-d-router-0.9 --out .weir/selfcheck-llm-d-router-0.9.json
 	bin/weir selfcheck --profile rhoai-3.4 --out .weir/selfcheck-rhoai-3.4.json
+
+selfcheck-loaded: build ## RUNS (50) certifications of the reference beside a busy loop on every core; about an hour
+	hack/selfcheck-loaded.sh
 
 swarm: ## random histories of the cores, CHECKS of each (seeds are printed on failure), and 24 virtual hours of SOAKS pickers
 	go test -count=1 $(CORES) -rapid.checks=$(CHECKS)

@@ -4,6 +4,7 @@ package catalog
 var elsewhere = map[string]string{
 	"FC-CLS-17": "about the policy of a platform's gateway, which is not the router that is judged",
 	"FC-SAT-17": "a pod with two ports needs an environment whose model servers share an address; the reference's watcher is tested on it (reference/kube)",
+	"FC-EVI-16": "the stream of a victim ends with the router's own refusal; that one which does not end is given up is shown by scripts (reference/picker)",
 	"FC-EVI-19": "a duty of whoever owns the retries, not of the router; judged of a processor (E2E rows)",
 	"INV-09":    "a rule of judgement: no check reads the router's gauge for what runs (harness/checks)",
 	"INV-16":    "a rule of judgement: tried in the tests of every check and in harness/run",
