@@ -36,7 +36,7 @@ swarm: ## random histories of the cores, CHECKS of each (seeds are printed on fa
 	go test -count=1 $(CORES) -rapid.checks=$(CHECKS)
 	go test -count=1 -v -run TestSoak ./reference/picker -soak=24h -soak-seeds=$(SOAKS)
 
-chaos-async: ## ROUNDS rounds of kill -9, SIGTERM, broken connections and SIGSTOP of processors on a real redis-server
+chaos-async: ## ROUNDS rounds of killed, stopped, suspended processors and a killed broker, on a real redis-server
 	go test -count=1 -v -run TestChaos ./harness/cli -chaos=$(ROUNDS) -timeout 30m
 
 bench: ## speed, side by side in one run; writes results/bench/reference.md
