@@ -3,13 +3,13 @@
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 CORES   := ./reference/flowcontrol ./reference/scheduling ./reference/picker ./reference/async ./sim-vllm/engine ./loadgen/arrival ./loadgen/plan
-DRIVERS := ./reference/epp ./reference/asyncproc ./reference/redisq ./reference/extproc ./reference/gateway ./reference/scrape ./sim-vllm/server ./loadgen/openai ./loadgen/runner ./harness/run ./harness/env/...
+DRIVERS := ./reference/epp ./reference/asyncproc ./reference/redisq ./reference/pubsubq ./reference/extproc ./reference/gateway ./reference/scrape ./sim-vllm/server ./loadgen/openai ./loadgen/runner ./harness/run ./harness/kubeapi ./harness/env/...
 SEED    ?= 0
 CHECKS  ?= 3000
 SOAKS   ?= 8
 ROUNDS  ?= 20
 
-.PHONY: help build test race certify selfcheck swarm chaos-async bench verify tools vuln update clean
+.PHONY: help build test race certify certify-epp selfcheck selfcheck-loaded swarm chaos-async fuzz bench verify tools vuln update clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -27,10 +27,16 @@ race: ## the packages with goroutines, under the race detector
 certify: build ## certify the reference over real sockets, as the README does
 	bin/weir certify --seed $(SEED)
 
+certify-epp: build ## certify the reference picker as if it were somebody else's program
+	bin/weir certify --seed $(SEED) --epp 'bin/weir picker --config-file {{.Config}} --grpc-port {{.GRPCPort}} --metrics-port {{.MetricsPort}} --allow-experimental-plugins'
+
 selfcheck: build ## every mutant must be killed, under every contract
 	bin/weir selfcheck
 	bin/weir selfcheck --profile llm-d-router-0.9 --out .weir/selfcheck-llm-d-router-0.9.json
 	bin/weir selfcheck --profile rhoai-3.4 --out .weir/selfcheck-rhoai-3.4.json
+
+selfcheck-loaded: build ## RUNS (50) certifications of the reference beside a busy loop on every core; about an hour
+	hack/selfcheck-loaded.sh
 
 swarm: ## random histories of the cores, CHECKS of each (seeds are printed on failure), and 24 virtual hours of SOAKS pickers
 	go test -count=1 $(CORES) -rapid.checks=$(CHECKS)
@@ -38,6 +44,9 @@ swarm: ## random histories of the cores, CHECKS of each (seeds are printed on fa
 
 chaos-async: ## ROUNDS rounds of killed, stopped, suspended processors and a killed broker, on a real redis-server
 	go test -count=1 -v -run TestChaos ./harness/cli -chaos=$(ROUNDS) -timeout 30m
+
+fuzz: ## every fuzz target for FUZZTIME (60s) each
+	hack/fuzz.sh
 
 bench: ## speed, side by side in one run; writes results/bench/reference.md
 	hack/bench.sh

@@ -184,6 +184,9 @@ func completed(s Spec, r *evidence.Run) finding {
 		if c.Outcome != evidence.Completed || c.Status != 200 {
 			return fail(answer(c), fmt.Sprintf("expected %s to complete with 200, it ended as %s %s%s", id, answer(c), c.Error, c.Text), id)
 		}
+		if s.Tokens > 0 && c.Tokens != s.Tokens {
+			return fail(fmt.Sprintf("%d tokens", c.Tokens), fmt.Sprintf("%s must get %d tokens, its client saw %d", id, s.Tokens, c.Tokens), id)
+		}
 		b, seen := arrival(r, id)
 		if !seen {
 			return fail(id+" has no backend record", "the client got 200, but no model server saw the request", id)

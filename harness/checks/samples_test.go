@@ -74,6 +74,14 @@ func collected() *hist {
 		sample("before", "q", 1, labels{"f": "g", "p": "0"}).sample("before", "q", 1, labels{"f": "h", "p": "0"}).sample("gone", "q", 0, labels{"f": "h", "p": "0"})
 }
 
+// endpointGone is an endpoint that is taken out.
+func endpointGone(name string) *hist {
+	return history().step("before", 0, 10).step("gone", 1000, 1010).sample("before", "q", 1, labels{"model_server_endpoint": name}).
+		sample("before", "q", 1, labels{"model_server_endpoint": "b"}).sample("gone", "q", 1, labels{"model_server_endpoint": "b"})
+}
+
+var ofEndpoint = checks.Spec{Before: "before", Mark: "gone", Names: []string{"q"}, Series: []checks.Series{{Labels: labels{"model_server_endpoint": "a"}, Value: 1}}}
+
 var collectedSpec = checks.Spec{Before: "before", Mark: "gone", Names: []string{"q"}, Series: []checks.Series{{Labels: labels{"f": "g"}, Value: 1}}}
 
 func collectedWith(f func(*checks.Spec)) checks.Spec { s := collectedSpec; f(&s); return s }
@@ -194,6 +202,9 @@ var sampleTrials = []trial{
 	{"label-values", "degenerate", "the page was not read", valuesSpec, tenants().broken("sampled"), inconclusive},
 
 	{"gone", "passing", "the series of one is removed, the other stays", collectedSpec, collected(), pass},
+	{"gone", "passing", "an endpoint under the name that Kubernetes gives it", ofEndpoint, endpointGone("a-rank-0"), pass},
+	{"gone", "failing", "an endpoint under that name is still there", ofEndpoint, endpointGone("a-rank-0").sample("gone", "q", 0, labels{"model_server_endpoint": "a-rank-0"}), fail},
+	{"gone", "degenerate", "another endpoint", ofEndpoint, endpointGone("a-rank-1"), inconclusive},
 	{"gone", "failing", "it still reads something", collectedSpec, collected().sample("gone", "q", 1, labels{"f": "g", "p": "0"}), fail},
 	{"gone", "failing", "it still reads 0", collectedSpec, collected().sample("gone", "q", 0, labels{"f": "g", "p": "0"}), fail},
 	{"gone", "failing", "it is back under another priority", collectedSpec, collected().sample("gone", "q", 0, labels{"f": "g", "p": "1"}), fail},

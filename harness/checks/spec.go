@@ -60,6 +60,12 @@ type Spec struct {
 	Unnamed   []string           `json:"unnamed,omitempty"`   // scenarios whose refusals after dispatch name no reason under this contract
 	Cut       []string           `json:"cut,omitempty"`       // scenarios that let running streams be evicted, which another check counts
 	Statuses  []int              `json:"statuses,omitempty"`  // declared refusal statuses
+	Deadlined []string           `json:"deadlined,omitempty"` // scenarios whose streams have deadlines of their own: the data plane answers 504
+	// RequestIDs are request id -> x-request-id as sent; States are step mark -> answer of the health service.
+	RequestIDs map[string]string `json:"requestIds,omitempty"`
+	States     map[string]string `json:"states,omitempty"`
+	Tokens     int               `json:"tokens,omitempty"`   // completion tokens that each must get
+	Families   []Family          `json:"families,omitempty"` // metric families of a contract
 }
 
 // Series is one expected series: a subset of its labels, and its value.
@@ -122,7 +128,8 @@ func Judge(s Spec, r evidence.Run) verdict.Verdict {
 // Names lists the checks of one scenario.
 func Names() []string {
 	return []string{"order", "waiting", "in-flight", "together", "arrives", "refused", "reasons", "completed", "aborted", "undisturbed", "evicted",
-		"never-served", "one-per-release", "gate", "startup", "series", "body", "served-by", "share", "upstream-error", "either", "stays", "peak", "waits", "twins", "outcome-counts", "label-values", "spread", "prompt-stream", "gone", "unseen"}
+		"never-served", "one-per-release", "gate", "startup", "series", "body", "served-by", "share", "upstream-error", "either", "stays", "peak", "waits", "twins", "outcome-counts", "label-values", "spread", "prompt-stream", "gone", "unseen",
+		"once", "destination", "silent", "request-ids", "answers", "absent", "families", "engine", "prefix", "at-limit", "state", "ends"}
 }
 
 func judge(s Spec, r *evidence.Run) finding {
@@ -200,6 +207,9 @@ func judge(s Spec, r *evidence.Run) finding {
 		return stays(s, r)
 	case "upstream-error":
 		return upstreamError(s, r)
+	}
+	if f, ok := outside[s.Check]; ok {
+		return f(s, r)
 	}
 	return finding{kind: verdict.Error, figure: "unknown check", why: fmt.Sprintf("check %q is not in the library", s.Check)}
 }

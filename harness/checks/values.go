@@ -3,6 +3,7 @@ package checks
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/llm-weir/weir/harness/evidence"
@@ -93,12 +94,18 @@ func seriesAt(s Spec, r *evidence.Run, name string) *finding {
 
 func subset(want, have map[string]string) bool {
 	for k, v := range want {
-		if have[k] != v {
+		if have[k] != v && !(slices.Contains(endpointLabels, k) && have[k] == v+firstRank) {
 			return false
 		}
 	}
 	return true
 }
+
+// Labels whose value is an endpoint. A router that knows its endpoints from Kubernetes names them by pod and by the place of the port in
+// the pool, which has one port (spec/endpoint-picker.md §9).
+var endpointLabels = []string{"model_server_endpoint", "model_server_pod"}
+
+const firstRank = "-rank-0"
 
 func labelText(m map[string]string) string {
 	var parts []string

@@ -14,7 +14,7 @@ const Whole = "whole run"
 
 // WholeNames lists the checks over all scenarios together.
 func WholeNames() []string {
-	return []string{"conservation", "no-internal-errors", "one-dispatch", "declared-reasons", "clean-refusals", "refused-unseen"}
+	return []string{"conservation", "no-internal-errors", "one-dispatch", "declared-reasons", "clean-refusals", "refused-unseen", "work-conserving", "counters"}
 }
 
 // JudgeWhole runs one check on the evidence of all scenarios together.
@@ -33,6 +33,10 @@ func JudgeWhole(s Spec, runs []evidence.Run) verdict.Verdict {
 		f = cleanRefusals(s, runs)
 	case "refused-unseen":
 		f = refusedUnseen(s, runs)
+	case "work-conserving":
+		f = workConserving(s, runs)
+	case "counters":
+		f = counters(s, runs)
 	default:
 		f = finding{kind: verdict.Error, figure: "unknown check", why: fmt.Sprintf("check %q is not in the library", s.Check)}
 	}
@@ -175,7 +179,7 @@ func internalError(s Spec, j joined) string {
 		return "the response broke off, and no model server failed it"
 	case c.Outcome != evidence.Refused || failedUpstream(j):
 		return ""
-	case c.Status == 400 && slices.Contains(s.Malformed, j.run.Scenario):
+	case c.Status == 400 && slices.Contains(s.Malformed, j.run.Scenario), c.Status == 504 && slices.Contains(s.Deadlined, j.run.Scenario):
 		return ""
 	case !slices.Contains(s.Statuses, c.Status):
 		return "undeclared answer " + answer(c) + ": " + c.Text
@@ -267,6 +271,9 @@ func cleanRefusals(s Spec, runs []evidence.Run) finding {
 		}
 	}
 	for _, j := range refusals(runs) {
+		if j.client.Status == 504 && slices.Contains(s.Deadlined, j.run.Scenario) {
+			continue // the data plane's word for a deadline of the client's own, not the router's refusal
+		}
 		n++
 		if j.client.Status >= 500 && j.client.Status != 503 {
 			return fail(answer(j.client), j.name()+" was refused with "+answer(j.client), j.name())

@@ -36,6 +36,7 @@ type certifyCmd struct {
 	Skip             string `help:"Regular expression on requirement ids and scenario names: leave these out."`
 	Parallel         int    `default:"8" help:"Scenarios at a time."`
 	NoColor          bool   `help:"No colours and no progress bar."`
+	externalFlags
 }
 
 // Help is the long help of the command.
@@ -45,6 +46,8 @@ func (certifyCmd) Help() string {
   weir certify --profile llm-d-router-0.9             against another contract
   weir certify --env virtual --seed 7 --out A         in virtual time; the same seed gives the same bytes
   weir certify --focus 'FC-PRI|FC-FAIR'               only two families
+  weir certify --epp './epp --config-file {{.Config}} --grpc-port {{.GRPCPort}} --metrics-port {{.MetricsPort}}'
+  weir certify --sut sut.yaml                         a picker of your own, described in a file
 
 Each line is a verdict: pass, fail, error, inconclusive (a mechanism did not engage) or not-applicable.`
 }
@@ -58,6 +61,18 @@ func (c *certifyCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
+	system := c.system(p, contract, env.Tamper{})
+	if c.given() {
+		if c.Env != "local" || c.ReferenceProfile != "" {
+			return errors.New("--epp and --sut judge a program over real sockets: leave --env and --reference-profile out")
+		}
+		x, err := c.read()
+		if err != nil {
+			return err
+		}
+		x.descriptor.Apply(&p)
+		system, contract = x.system(p), epconfig.Contract{}
+	}
 	sel, err := newSelection(c.Level, c.Env, c.Focus, c.Skip)
 	if err != nil {
 		return err
@@ -69,10 +84,10 @@ func (c *certifyCmd) Run(con *console) error {
 	screen := newScreen(con.out, !c.NoColor)
 	opts := sel.options(p, c.Seed)
 	opts.Parallel, opts.Dir, opts.OnScenario = c.Parallel, c.Out, screen.scenario
-	opts.New = c.system(p, contract, env.Tamper{})
-	unjudged := opts.Manifest.Unjudged
+	opts.New = system
+	unjudged, shownBy := opts.Manifest.Unjudged, opts.Manifest.ShownBy
 	opts.Manifest = c.manifest(contract)
-	opts.Manifest.Unjudged = unjudged
+	opts.Manifest.Unjudged, opts.Manifest.ShownBy = unjudged, shownBy
 	opts.Manifest.Implementation = opts.New().Describe()
 	s, err := run.New(opts)
 	if err != nil {
@@ -147,7 +162,7 @@ func (c *certifyCmd) argv() []string {
 	if c.Skip != "" {
 		a = append(a, "--skip", c.Skip)
 	}
-	return a
+	return append(a, c.externalFlags.argv()...)
 }
 
 // program is how this program was started.

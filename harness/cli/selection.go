@@ -81,6 +81,10 @@ func (s *selection) options(p profile.Profile, seed uint64) run.Options {
 			o.Scenarios = append(o.Scenarios, c)
 		}
 	}
+	o.Manifest.ShownBy = shownIn(o)
+	for _, x := range o.Manifest.ShownBy {
+		s.keep(x.By, &o, p, seed)
+	}
 	s.keepProbe(&o, p, seed)
 	for _, c := range catalog.RunChecks(p) {
 		if s.judged(c.Requirement) && s.named(c.Requirement, checks.Whole) {
@@ -116,17 +120,31 @@ func (s *selection) unjudged(p profile.Profile, o run.Options) []string {
 // keepProbe adds the activation probe where something gated is selected without it: nothing behind a gate that was not shown to close
 // may pass (INV-01).
 func (s *selection) keepProbe(o *run.Options, p profile.Profile, seed uint64) {
-	gated := slices.ContainsFunc(o.Scenarios, func(c scenario.Compiled) bool { return c.Config.Hold })
-	probed := slices.ContainsFunc(o.Scenarios, func(c scenario.Compiled) bool { return slices.Contains(c.Requirements(), run.Probe) })
-	if !gated || probed {
+	if slices.ContainsFunc(o.Scenarios, func(c scenario.Compiled) bool { return c.Config.Hold }) {
+		s.keep(run.Probe, o, p, seed)
+	}
+}
+
+// keep adds the scenarios of a requirement without which others show nothing, where they are not selected.
+func (s *selection) keep(requirement string, o *run.Options, p profile.Profile, seed uint64) {
+	has := func(c scenario.Compiled) bool { return slices.Contains(c.Requirements(), requirement) }
+	if slices.ContainsFunc(o.Scenarios, has) {
 		return
 	}
 	for _, c := range catalog.Compile(p, seed) {
-		if slices.Contains(c.Requirements(), run.Probe) {
-			c.Checks = slices.DeleteFunc(c.Checks, func(ch checks.Spec) bool { return ch.Requirement != run.Probe })
-			o.Scenarios = append([]scenario.Compiled{c}, o.Scenarios...)
+		if !has(c) || slices.ContainsFunc(o.Scenarios, func(x scenario.Compiled) bool { return x.Name == c.Name }) {
+			continue
 		}
+		c.Checks = slices.DeleteFunc(c.Checks, func(ch checks.Spec) bool { return ch.Requirement != requirement })
+		o.Scenarios = append([]scenario.Compiled{c}, o.Scenarios...)
 	}
+}
+
+// shownIn lists what depends on what among the requirements that the selected scenarios judge.
+func shownIn(o run.Options) []evidence.Shown {
+	return slices.DeleteFunc(catalog.ShownBy(), func(x evidence.Shown) bool {
+		return !slices.ContainsFunc(o.Scenarios, func(c scenario.Compiled) bool { return slices.Contains(c.Requirements(), x.Requirement) })
+	})
 }
 
 // rows are the catalogue's rows as reports want them.

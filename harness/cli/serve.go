@@ -1,12 +1,14 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"time"
 
 	"github.com/llm-weir/weir/harness/clock"
@@ -23,9 +25,12 @@ type pickerCmd struct {
 	ConfigFile     string        `type:"path" help:"EndpointPickerConfig document; default: flow control on, everything else as the contract defaults."`
 	Contract       string        `default:"llm-d-router-2026-09" help:"Contract whose defaults and grammar apply."`
 	GRPCAddr       string        `name:"grpc-addr" default:"127.0.0.1:9002" help:"ext_proc listener (gRPC)."`
-	HealthAddr     string        `default:"127.0.0.1:9003" help:"gRPC health listener."`
+	HealthAddr     string        `help:"gRPC health listener; default: 127.0.0.1:9003, with --grpc-port the ext_proc port."`
 	MetricsAddr    string        `default:"127.0.0.1:9090" help:"HTTP listener of /metrics."`
-	PoolName       string        `default:"weir" help:"Label inference_pool of the metrics."`
+	GRPCPort       int           `name:"grpc-port" placeholder:"PORT" help:"Port of the ext_proc listener, in place of that of --grpc-addr."`
+	GRPCHealthPort int           `name:"grpc-health-port" placeholder:"PORT" help:"Port of the health listener, in place of that of --health-addr."`
+	MetricsPort    int           `placeholder:"PORT" help:"Port of the metrics listener, in place of that of --metrics-addr."`
+	PoolName       string        `default:"weir" help:"InferencePool to watch, and label inference_pool of the metrics."`
 	EndpointsFile  string        `type:"path" help:"YAML list of model servers, read again when it changes."`
 	ObjectivesFile string        `type:"path" help:"YAML map of objective names to priorities, read again when it changes."`
 	DrainTimeout   time.Duration `default:"30s" help:"How long requests in flight may finish after SIGTERM."`
@@ -37,7 +42,7 @@ type pickerCmd struct {
 	HealthChecking          bool   `help:"Serve the health service on the ext_proc port too."`
 	EnableGRPCStreamMetrics bool   `name:"enable-grpc-stream-metrics" help:"Publish series of ext_proc streams."`
 
-	Kube           bool   `help:"Watch the InferencePool named by --pool-name and what belongs to it, in place of the two files."`
+	Kube           bool   `help:"Watch the InferencePool named by --pool-name and what belongs to it, in place of the two files. On by itself where no file is named and $KUBECONFIG or a pod's service account leads to a cluster."`
 	Kubeconfig     string `type:"path" help:"Default: $KUBECONFIG, else the pod's service account."`
 	PoolNamespace  string `help:"Namespace of the pool; default: $NAMESPACE, else default."`
 	LeaderElection bool   `help:"Only the holder of a Lease is ready."`
@@ -53,6 +58,7 @@ func (pickerCmd) Help() string {
   weir picker --config-file epp.yaml --print-config
   weir picker --secure-serving --cert-path /etc/weir/tls --health-checking
   weir picker --kube --pool-name llama --pool-namespace serving --leader-election
+  KUBECONFIG=kubeconfig weir picker --grpc-port 9002 --metrics-port 9090
 
 endpoints.yaml:   endpoints: [{name: a, address: 127.0.0.1, port: "8001"}]
 objectives.yaml:  objectives: {interactive: 100, batch: -10}`
@@ -90,6 +96,7 @@ func (c *pickerCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
+	c.resolve(cfg.EndpointsFile)
 	var pool poolWatch
 	ready, err := pool.prepare(c)
 	if err != nil {
@@ -110,6 +117,27 @@ func (c *pickerCmd) Run(con *console) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.DrainTimeout)
 	defer cancel()
 	return s.Shutdown(ctx)
+}
+
+// resolve works the port flags into the addresses, and decides whether to watch the Kubernetes API. fileDiscovery is the endpoints file
+// that the document names.
+func (c *pickerCmd) resolve(fileDiscovery string) {
+	switch {
+	case c.HealthAddr != "" || c.GRPCHealthPort > 0:
+	case c.GRPCPort > 0: // who chooses one port may run several pickers: the health listener takes no fixed one
+		c.HealthChecking, c.HealthAddr = true, "127.0.0.1:0"
+	}
+	c.HealthAddr = cmp.Or(c.HealthAddr, "127.0.0.1:9003")
+	for _, p := range []struct {
+		port int
+		addr *string
+	}{{c.GRPCPort, &c.GRPCAddr}, {c.GRPCHealthPort, &c.HealthAddr}, {c.MetricsPort, &c.MetricsAddr}} {
+		if host, _, err := net.SplitHostPort(*p.addr); err == nil && p.port > 0 {
+			*p.addr = net.JoinHostPort(host, strconv.Itoa(p.port))
+		}
+	}
+	noFile := c.EndpointsFile == "" && c.ObjectivesFile == "" && fileDiscovery == ""
+	c.Kube = c.Kube || noFile && (c.Kubeconfig != "" || os.Getenv("KUBECONFIG") != "" || os.Getenv("KUBERNETES_SERVICE_HOST") != "")
 }
 
 type gatewayCmd struct {

@@ -3,8 +3,10 @@
 package env
 
 import (
+	"net/http"
 	"sort"
 	"strings"
+	"sync"
 
 	dto "github.com/prometheus/client_model/go"
 
@@ -29,6 +31,8 @@ type Tamper struct {
 	Wiring   func(*epp.Wiring)
 	Document func(string) string // the configuration document as the picker reads it
 	Plane    DataPlane
+	// AlphaIsStable lets alpha plugins in without a flag.
+	AlphaIsStable bool
 }
 
 // DataPlane are faults beside the picker: in what carries requests and responses. Only the virtual environment knows them.
@@ -41,6 +45,19 @@ type DataPlane struct {
 	CompleteEvicted  bool                // a stream that is evicted looks complete to its client
 	LeakSameID       bool                // the end of a request is lost while another with its x-request-id is open
 	SkipValidation   bool                // malformed bodies are queued like any other
+	Metadata         func(string) string // the destination in the load balancer's metadata, from that in the header
+	Early            bool                // the router says something before it has decided
+	RawOnly          bool                // header values are read from their raw form alone
+	CaseSensitive    bool                // header names are compared with their case
+	FirstWins        bool                // of a repeated header the first value counts
+	IgnoreDeadline   bool                // the deadline of a stream is not heeded
+	HalfCloseCancels bool                // a half-closed stream counts as a client that left
+	QueueBodyless    bool                // requests without a body wait like any other
+	Answer           func([]byte) []byte // an answer as it is passed on
+	IdleHolds        bool                // an idle stream keeps the router from ending
+	AlwaysServing    bool                // the health service knows one answer
+	BlindEngine      bool                // a model server's own page does not count what waits there
+	NewRequestID     bool                // a request id of the client's is replaced
 }
 
 // Load reads a configuration document as the tampered reference does.
@@ -68,15 +85,35 @@ func Body(r sut.Request) []byte {
 	if r.Body != "" {
 		return []byte(r.Body)
 	}
-	if r.NoBody {
+	if r.NoBody || r.Method == http.MethodGet {
 		return nil
 	}
 	tokens := r.MaxTokens
 	if tokens == 0 {
 		tokens = 4
 	}
-	return openai.BuildBody(Path(r), Model, max(4, r.Prompt), tokens, r.Stream, r.Size)
+	if r.Size < large {
+		return openai.BuildBody(Path(r), Model, max(4, r.Prompt), tokens, r.Stream, r.Size)
+	}
+	key := bodyKey{Path(r), max(4, r.Prompt), tokens, r.Size, r.Stream}
+	if b, ok := bodies.Load(key); ok {
+		return b.([]byte)
+	}
+	b := openai.BuildBody(key.path, Model, key.prompt, key.tokens, key.stream, key.size)
+	bodies.Store(key, b)
+	return b
 }
+
+// large is the size from which equal bodies are made once and shared; nobody writes to them.
+const large = 1 << 20
+
+type bodyKey struct {
+	path                 string
+	prompt, tokens, size int
+	stream               bool
+}
+
+var bodies sync.Map
 
 // Headers are the request headers of r beyond the sender's own. addresses maps endpoint names to ip:port.
 func Headers(scenario string, r sut.Request, addresses func(string) string) map[string]string {
@@ -107,12 +144,24 @@ func Sent(scenario string, r sut.Request, body []byte) evidence.Client {
 		End: evidence.Never, Outcome: evidence.Unfinished, RequestBytes: int64(len(body)), BodySHA256: Hash(body)}
 }
 
-// Samples flattens the flow-control series of a metrics page, sorted by name and labels; histograms give their count and sum.
-func Samples(families []*dto.MetricFamily, at int64, mark string) []evidence.Sample {
+// Page is a metrics page as it was read.
+type Page struct {
+	Families []*dto.MetricFamily
+	At       int64
+	Mark     string // the step that asked for it
+	Source   string // "router" or an endpoint name
+	All      bool   // keep every family and its type, not only those of flow control
+}
+
+// Samples flattens a page, sorted by name and labels; histograms give their count and sum.
+func (p Page) Samples() []evidence.Sample {
 	var out []evidence.Sample
-	for _, f := range families {
+	for _, f := range p.Families {
 		name := f.GetName()
-		if !strings.HasPrefix(name, wire.PrefixFlowControl) && !strings.HasPrefix(name, wire.PrefixLegacyFC) {
+		kind := ""
+		if p.All {
+			kind = strings.ToLower(f.GetType().String())
+		} else if !strings.HasPrefix(name, wire.PrefixFlowControl) && !strings.HasPrefix(name, wire.PrefixLegacyFC) {
 			continue
 		}
 		for _, m := range f.GetMetric() {
@@ -121,7 +170,7 @@ func Samples(families []*dto.MetricFamily, at int64, mark string) []evidence.Sam
 				labels[l.GetName()] = l.GetValue()
 			}
 			add := func(suffix string, v float64) {
-				out = append(out, evidence.Sample{At: at, Mark: mark, Source: "router", Name: name + suffix, Labels: labels, Value: v})
+				out = append(out, evidence.Sample{At: p.At, Mark: p.Mark, Source: p.Source, Name: name + suffix, Type: kind, Labels: labels, Value: v})
 			}
 			switch {
 			case m.Gauge != nil:

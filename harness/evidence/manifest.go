@@ -24,9 +24,10 @@ type Manifest struct {
 	Clock            string          `json:"clock"` // virtual or real
 	SkewBoundNs      int64           `json:"skewBoundNs"`
 	Host             Host            `json:"host"`
-	Scenarios        []ScenarioEntry `json:"scenarios"`          // in catalogue order
-	Excluded         []Exclusion     `json:"excluded"`           // requirements that the profile does not judge
-	ExpectedFail     []string        `json:"expectedFail"`       // known faults of the profile's build: a fail is reported as known and denies nothing
+	Scenarios        []ScenarioEntry `json:"scenarios"`    // in catalogue order
+	Excluded         []Exclusion     `json:"excluded"`     // requirements that the profile does not judge
+	ExpectedFail     []string        `json:"expectedFail"` // known faults of the profile's build: a fail is reported as known and denies nothing
+	ShownBy          []Shown         `json:"shownBy,omitempty"`
 	Unjudged         []string        `json:"unjudged,omitempty"` // rows of the catalogue that the level asks for and nothing in the run looks at
 	RunChecks        []CheckEntry    `json:"runChecks"`          // checks over all scenarios together
 	Complete         bool            `json:"complete"`           // false: the run was interrupted; what is here is what was seen
@@ -66,6 +67,13 @@ type ScenarioEntry struct {
 	NotApplicable string `json:"notApplicable,omitempty"`
 	Error         string `json:"error,omitempty"`
 	DurationNs    int64  `json:"durationNs"`
+}
+
+// Shown says which requirement shows that the mechanism exists whose restraint another one is about: what never evicts, evicts no work of
+// priority 0 either. Without a pass of By a pass of Requirement says nothing.
+type Shown struct {
+	Requirement string `json:"requirement"`
+	By          string `json:"by"`
 }
 
 // Exclusion is a requirement that scenarios of the run carry and the profile does not judge.

@@ -120,6 +120,9 @@ func (b *Bundle) readRuns() error {
 		readLines(b.Dir, PickerFile, func(v Decision) error {
 			return add(at, v.Scenario, func(r *Run) { r.Decisions = append(r.Decisions, v) })
 		}),
+		readLines(b.Dir, ExchangeFile, func(v Exchange) error {
+			return add(at, v.Scenario, func(r *Run) { r.Exchanges = append(r.Exchanges, v) })
+		}),
 		readLines(b.Dir, SamplesFile, func(v Sample) error { return add(at, v.Scenario, func(r *Run) { r.Samples = append(r.Samples, v) }) }),
 		readLines(b.Dir, StepsFile, func(v Step) error { return add(at, v.Scenario, func(r *Run) { r.Steps = append(r.Steps, v) }) }),
 		readLines(b.Dir, ProcessFile, func(v Process) error {

@@ -33,18 +33,19 @@ type Client struct {
 	End        int64   `json:"endNs"`              // last byte, reset or cancel
 	TokenTimes []int64 `json:"tokensNs,omitempty"` // every token event of a stream
 
-	Outcome       string `json:"outcome"`         // one of the endings above
-	Status        int    `json:"status"`          // HTTP status, 0 if none came
-	Reason        string `json:"reason"`          // wire.HeaderDroppedReason, "" if absent
-	Endpoint      string `json:"endpoint"`        // wire.HeaderServedBy of the response
-	Tokens        int    `json:"tokens"`          // completion tokens (usage, else token events)
-	Events        int    `json:"events"`          // SSE data events
-	RequestBytes  int64  `json:"requestBytes"`    // body sent
-	ResponseBytes int64  `json:"responseBytes"`   // body received
-	BodySHA256    string `json:"bodySha256"`      // of the body sent, hex
-	Text          string `json:"text,omitempty"`  // start of a non-2xx body, at most 300 bytes
-	Error         string `json:"error,omitempty"` // transport error
-	Behind        int64  `json:"behindNs"`        // Sent - Intended
+	Outcome       string `json:"outcome"`                // one of the endings above
+	Status        int    `json:"status"`                 // HTTP status, 0 if none came
+	Reason        string `json:"reason"`                 // wire.HeaderDroppedReason, "" if absent
+	Endpoint      string `json:"endpoint"`               // wire.HeaderServedBy of the response
+	Tokens        int    `json:"tokens"`                 // completion tokens (usage, else token events)
+	Events        int    `json:"events"`                 // SSE data events
+	RequestBytes  int64  `json:"requestBytes"`           // body sent
+	ResponseBytes int64  `json:"responseBytes"`          // body received
+	BodySHA256    string `json:"bodySha256"`             // of the body sent, hex
+	AnswerSHA256  string `json:"answerSha256,omitempty"` // of the body received, hex; only where it was asked for by name
+	Text          string `json:"text,omitempty"`         // start of a non-2xx body, at most 300 bytes
+	Error         string `json:"error,omitempty"`        // transport error
+	Behind        int64  `json:"behindNs"`               // Sent - Intended
 }
 
 // Backend endings.
@@ -75,6 +76,8 @@ type Backend struct {
 	JSONSHA256     string   `json:"jsonSha256"`     // of the body re-encoded with sorted keys, hex; "" if it is no JSON
 	Text           string   `json:"text,omitempty"` // start of an error answer, at most 300 bytes
 	ControlHeaders []string `json:"controlHeaders"` // control headers that reached the server (FC-PROTO-08)
+	RequestID      string   `json:"requestId,omitempty"`
+	AnswerSHA256   string   `json:"answerSha256,omitempty"` // of an answer that was asked for by name (wire.HeaderAnswer), hex
 }
 
 // Decision is one optional white-box decision of the picker.
@@ -91,6 +94,17 @@ type Decision struct {
 	Saturation float64 `json:"saturation"`
 }
 
+// Exchange is what the data plane saw between itself and the router for one request.
+type Exchange struct {
+	Scenario  string `json:"scenario"`
+	ID        string `json:"id"`
+	RequestID string `json:"requestId"` // x-request-id as it was sent to the router
+	// The destination by header mutation and by load-balancer metadata, as endpoint names where they are known; "" if none came.
+	HeaderDestination   string `json:"headerDestination"`
+	MetadataDestination string `json:"metadataDestination"`
+	First               int64  `json:"firstNs"` // first message of the router, Never if none came
+}
+
 // Sample is one polled value of a metrics page.
 type Sample struct {
 	Scenario string            `json:"scenario"`
@@ -98,6 +112,7 @@ type Sample struct {
 	Mark     string            `json:"mark"`   // the step that asked for it
 	Source   string            `json:"source"` // "router" or an endpoint name
 	Name     string            `json:"name"`
+	Type     string            `json:"type,omitempty"` // of the family, where the whole page was asked for
 	Labels   map[string]string `json:"labels"`
 	Value    float64           `json:"value"`
 }

@@ -38,6 +38,14 @@ func (r *Recorder) Decision(d Decision) {
 	r.run.Decisions = append(r.run.Decisions, d)
 }
 
+// Exchange records what the data plane saw.
+func (r *Recorder) Exchange(x Exchange) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	x.Scenario = r.run.Scenario
+	r.run.Exchanges = append(r.run.Exchanges, x)
+}
+
 // Sample records a metric value.
 func (r *Recorder) Sample(s Sample) {
 	r.mu.Lock()
@@ -78,6 +86,7 @@ func (r *Recorder) Run() Run {
 	c.Clients = append([]Client(nil), c.Clients...)
 	c.Backends = append([]Backend(nil), c.Backends...)
 	c.Decisions = append([]Decision(nil), c.Decisions...)
+	c.Exchanges = append([]Exchange(nil), c.Exchanges...)
 	c.Samples = append([]Sample(nil), c.Samples...)
 	c.Steps = append([]Step(nil), c.Steps...)
 	c.Processes = append([]Process(nil), c.Processes...)

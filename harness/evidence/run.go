@@ -8,6 +8,7 @@ type Run struct {
 	Clients   []Client
 	Backends  []Backend // by arrival
 	Decisions []Decision
+	Exchanges []Exchange // by id
 	Samples   []Sample
 	Steps     []Step // by index
 	Processes []Process
@@ -44,6 +45,15 @@ func (r *Run) BackendByID(id string) (Backend, bool) {
 		return r.Backends[i], true
 	}
 	return Backend{}, false
+}
+
+// ExchangeByID finds what the data plane saw of a request.
+func (r *Run) ExchangeByID(id string) (Exchange, bool) {
+	i := sort.Search(len(r.Exchanges), func(i int) bool { return r.Exchanges[i].ID >= id })
+	if i < len(r.Exchanges) && r.Exchanges[i].ID == id {
+		return r.Exchanges[i], true
+	}
+	return Exchange{}, false
 }
 
 // StepByMark finds the last step of that mark.
@@ -97,5 +107,6 @@ func (r *Run) Sort() {
 		return a.ID < b.ID
 	})
 	sort.SliceStable(r.Decisions, func(i, j int) bool { return r.Decisions[i].At < r.Decisions[j].At })
+	sort.SliceStable(r.Exchanges, func(i, j int) bool { return r.Exchanges[i].ID < r.Exchanges[j].ID })
 	sort.SliceStable(r.Steps, func(i, j int) bool { return r.Steps[i].Index < r.Steps[j].Index })
 }

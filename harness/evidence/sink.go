@@ -5,6 +5,7 @@ type Sink interface {
 	Client(Client)
 	Backend(Backend)
 	Decision(Decision)
+	Exchange(Exchange)
 	Sample(Sample)
 	Step(Step)
 	Process(Process)

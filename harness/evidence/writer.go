@@ -25,11 +25,12 @@ const (
 	SamplesFile  = "samples.ndjson"
 	StepsFile    = "steps.ndjson"
 	ProcessFile  = "process.ndjson"
+	ExchangeFile = "exchange.ndjson"
 	EnvDir       = "env"
 )
 
 // ndjsonFiles are the record files, always present, empty if there is nothing to say.
-var ndjsonFiles = []string{PlanFile, ClientFile, BackendFile, PickerFile, SamplesFile, StepsFile, ProcessFile}
+var ndjsonFiles = []string{PlanFile, ClientFile, BackendFile, PickerFile, SamplesFile, StepsFile, ProcessFile, ExchangeFile}
 
 // Writer lays a bundle down scenario by scenario, in catalogue order whatever the order in which scenarios end, so that an
 // interrupted run keeps all it has seen and two virtual runs give the same bytes.
@@ -124,6 +125,9 @@ func (w *Writer) write(name string, sr *scenarioRecord) error {
 	}
 	for _, d := range sr.run.Decisions {
 		errs = append(errs, w.line(PickerFile, d))
+	}
+	for _, x := range sr.run.Exchanges {
+		errs = append(errs, w.line(ExchangeFile, x))
 	}
 	for _, s := range sr.run.Samples {
 		errs = append(errs, w.line(SamplesFile, s))

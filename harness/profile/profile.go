@@ -83,6 +83,13 @@ type Metrics struct {
 	PoolSaturation []string `yaml:"poolSaturation"`
 	QueueDuration  []string `yaml:"queueDuration"`
 	RequestsTotal  []string `yaml:"requestsTotal"`
+	OutputTokens   []string `yaml:"outputTokens"`   // histogram of completion tokens per request
+	FirstToken     []string `yaml:"firstToken"`     // histogram of the time to the first token; empty: none
+	ReadyEndpoints []string `yaml:"readyEndpoints"` // gauge of the pool's size
+	PerEndpoint    []string `yaml:"perEndpoint"`    // gauge per endpoint, with the label EndpointLabel
+	EndpointLabel  string   `yaml:"endpointLabel"`
+	StaleEndpoints []string `yaml:"staleEndpoints"`
+	BandBytes      string   `yaml:"bandBytes"` // share of its byte limit that a band uses; "": none
 }
 
 // All lists the profiles, the default first.

@@ -95,7 +95,7 @@ func passingChecks(t *testing.T, b *evidence.Bundle) []passing {
 
 func clone(r evidence.Run) evidence.Run {
 	r.Clients, r.Backends, r.Steps = slices.Clone(r.Clients), slices.Clone(r.Backends), slices.Clone(r.Steps)
-	r.Samples, r.Processes = slices.Clone(r.Samples), slices.Clone(r.Processes)
+	r.Samples, r.Processes, r.Exchanges = slices.Clone(r.Samples), slices.Clone(r.Processes), slices.Clone(r.Exchanges)
 	return r
 }
 
@@ -112,7 +112,7 @@ type corruption struct {
 const onePage = "it compares the router's page with itself"
 
 // sampled lists the checks that read the router's page.
-var sampled = []string{"series", "waits", "twins", "outcome-counts", "label-values", "gone"}
+var sampled = []string{"series", "waits", "twins", "outcome-counts", "label-values", "gone", "absent", "families", "engine"}
 
 func strict(checks.Spec) string { return "" }
 
@@ -180,16 +180,74 @@ var corruptions = []corruption{
 		}
 		return slices.Contains(sampled, s.Check)
 	}, func(s checks.Spec) string {
-		if s.Check == "gone" {
+		if s.Check == "gone" || s.Check == "absent" || s.Check == "families" {
 			return "it is about which series there are"
 		}
 		return ""
 	}},
 	{"all samples are a model server's", func(s checks.Spec, r *evidence.Run) bool {
 		for i := range r.Samples {
-			r.Samples[i].Source = "a"
+			r.Samples[i].Source = "another"
 		}
 		return slices.Contains(sampled, s.Check)
+	}, strict},
+	{"nothing is known of the exchanges", func(s checks.Spec, r *evidence.Run) bool {
+		r.Exchanges = nil
+		return s.Check == "destination" || s.Check == "silent"
+	}, strict},
+	{"the metadata of one request name another", func(s checks.Spec, r *evidence.Run) bool {
+		if s.Check != "destination" {
+			return false
+		}
+		r.Exchanges[len(r.Exchanges)/2].MetadataDestination = "elsewhere"
+		return true
+	}, strict},
+	{"the router spoke as soon as it was asked", func(s checks.Spec, r *evidence.Run) bool {
+		for i := range r.Exchanges {
+			c, _ := r.ClientByID(r.Exchanges[i].ID)
+			r.Exchanges[i].First = c.Sent
+		}
+		return s.Check == "silent"
+	}, strict},
+	{"one answer lost a byte", func(s checks.Spec, r *evidence.Run) bool {
+		return s.Check == "answers" && edit(r.Clients, s.IDs, func(c *evidence.Client) bool { c.AnswerSHA256 = "shorter"; return true })
+	}, strict},
+	{"one of the samples has another type", func(s checks.Spec, r *evidence.Run) bool {
+		for i := range r.Samples {
+			r.Samples[i].Type = "summary"
+		}
+		return s.Check == "families"
+	}, strict},
+	{"the lowest request of a level that was not served was", func(s checks.Spec, r *evidence.Run) bool {
+		if s.Check != "prefix" {
+			return false
+		}
+		for _, g := range s.Groups {
+			served := func(id string) bool {
+				return slices.ContainsFunc(r.Backends, func(b evidence.Backend) bool { return b.ID == id })
+			}
+			if last := g[len(g)-1]; !served(g[0]) {
+				i := slices.IndexFunc(r.Clients, func(c evidence.Client) bool { return c.ID == last })
+				sent := r.Clients[i].Sent
+				r.Backends = append(r.Backends, evidence.Backend{ID: last, Endpoint: "a", Arrival: sent + 1, End: sent + 2, Ending: evidence.Finished})
+				return true
+			}
+		}
+		return false
+	}, strict},
+	{"one of those who waited had left when another was refused", func(s checks.Spec, r *evidence.Run) bool {
+		if s.Check != "at-limit" {
+			return false
+		}
+		return edit(r.Clients, []string{"a4"}, func(c *evidence.Client) bool { c.End = c.Sent + 1; return true })
+	}, strict},
+	{"the health service says the same throughout", func(s checks.Spec, r *evidence.Run) bool {
+		for i := range r.Steps {
+			if r.Steps[i].Op == "health" {
+				r.Steps[i].Detail = "SERVING"
+			}
+		}
+		return s.Check == "state"
 	}, strict},
 	{"one sample of a counter is one more", func(s checks.Spec, r *evidence.Run) bool {
 		i := slices.IndexFunc(r.Samples, func(sm evidence.Sample) bool {
@@ -243,6 +301,8 @@ var corruptions = []corruption{
 			return onePage
 		case s.Check == "refused" && s.Count == 0, s.Check == "reasons", s.Check == "series" && len(s.Waiting) == 0:
 			return "it looks at no arrival"
+		case s.Check == "series" && s.Requirement == "FC-CAP-06":
+			return "whoever waits leaves before being served"
 		}
 		return ""
 	}},

@@ -81,6 +81,7 @@ func broken(e evidence.CheckEntry, scenario, why string) verdict.Verdict {
 // dependent takes back the passes of gated scenarios where the activation probe did not pass: a gate that was not shown to close at
 // the configured limit proves nothing about what happens behind it (INV-01).
 func dependent(m evidence.Manifest, vs []verdict.Verdict) []verdict.Verdict {
+	vs = shown(m, vs)
 	why := probeFailure(vs)
 	if why == "" {
 		return vs
@@ -94,6 +95,33 @@ func dependent(m evidence.Manifest, vs []verdict.Verdict) []verdict.Verdict {
 	for i, v := range vs {
 		if v.Kind == verdict.Pass && v.Requirement != Probe && slices.Contains(gated, v.Scenario) {
 			vs[i].Kind, vs[i].Why = verdict.Inconclusive, "the activation probe "+why
+		}
+	}
+	return vs
+}
+
+// shown takes back the passes of requirements about the restraint of a mechanism that was not shown to exist.
+func shown(m evidence.Manifest, vs []verdict.Verdict) []verdict.Verdict {
+	for _, s := range m.ShownBy {
+		how := "was not part of this run"
+		passed := false
+		for _, v := range vs {
+			if v.Requirement != s.By || v.Kind == verdict.NotApplicable {
+				continue
+			}
+			if passed = v.Kind == verdict.Pass; !passed {
+				how = "ended as " + v.Kind.String() + ": " + v.Figure
+				break
+			}
+		}
+		if passed {
+			continue
+		}
+		for i, v := range vs {
+			if v.Requirement == s.Requirement && v.Kind == verdict.Pass {
+				vs[i].Kind = verdict.Inconclusive
+				vs[i].Why = fmt.Sprintf("%s, which shows that there is anything to hold back, %s", s.By, how)
+			}
 		}
 	}
 	return vs

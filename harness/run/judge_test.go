@@ -58,6 +58,17 @@ func TestJudge(t *testing.T) {
 		whyOf string
 		why   string
 	}{
+		{"what shows a mechanism passed", func(b *evidence.Bundle) {
+			b.Manifest.ShownBy = []evidence.Shown{{Requirement: "FC-SAT-01", By: "FC-PROTO-05"}}
+		}, wants{"FC-SAT-01": p, "FC-PROTO-05": p}, "FC-CLS-05", "recorded only"},
+		{"what shows a mechanism failed", func(b *evidence.Bundle) {
+			b.Manifest.ShownBy = []evidence.Shown{{Requirement: "FC-SAT-01", By: "FC-PROTO-05"}}
+			_, r := scenarioOf(b, "free")
+			r.Clients[0].Status = 500
+		}, wants{"FC-SAT-01": i, "FC-PROTO-05": f}, "FC-SAT-01", "FC-PROTO-05, which shows"},
+		{"what shows a mechanism was not played", func(b *evidence.Bundle) {
+			b.Manifest.ShownBy = []evidence.Shown{{Requirement: "FC-SAT-01", By: "FC-EVI-01"}}
+		}, wants{"FC-SAT-01": i, "FC-PROTO-05": p}, "FC-SAT-01", "was not part of this run"},
 		{"everything as it should be", func(*evidence.Bundle) {}, wants{run.Probe: p, "FC-SAT-01": p, "FC-PROTO-05": p, "INV-07": p, "FC-CLS-05": na}, "FC-CLS-05", "recorded only"},
 		{"a scenario that broke is an error, whatever its records say", func(b *evidence.Bundle) {
 			s, _ := scenarioOf(b, "gated")

@@ -239,8 +239,9 @@ func (s *Session) tell(p Progress) {
 
 // Result waits for the scenarios that a requirement depends on and judges them.
 func (s *Session) Result(ctx context.Context, id string) (verdict.Result, error) {
+	needed := s.needed(id)
 	for i, c := range s.opts.Scenarios {
-		if !slices.Contains(c.Requirements(), id) && !slices.Contains(c.Requirements(), Probe) {
+		if !slices.ContainsFunc(c.Requirements(), func(r string) bool { return slices.Contains(needed, r) }) {
 			continue
 		}
 		if err := wait(ctx, s.done[i]); err != nil {
@@ -257,7 +258,7 @@ func (s *Session) Result(ctx context.Context, id string) (verdict.Result, error)
 	b.Manifest.Scenarios = slices.Clone(s.entries)
 	s.mu.Unlock()
 	var mine []verdict.Verdict
-	for _, v := range Judge(only(b, id)) {
+	for _, v := range Judge(only(b, needed)) {
 		if v.Requirement == id {
 			mine = append(mine, v)
 		}
@@ -270,12 +271,23 @@ func (s *Session) Result(ctx context.Context, id string) (verdict.Result, error)
 	return verdict.Result{}, fmt.Errorf("unknown requirement %s", id)
 }
 
-// only keeps the checks of one requirement and of the activation probe, so that nothing unfinished is judged.
-func only(b *evidence.Bundle, id string) *evidence.Bundle {
+// needed lists the requirements on which the verdict of one depends: itself, the activation probe, and what shows its mechanism.
+func (s *Session) needed(id string) []string {
+	out := []string{id, Probe}
+	for _, x := range s.opts.Manifest.ShownBy {
+		if x.Requirement == id {
+			out = append(out, x.By)
+		}
+	}
+	return out
+}
+
+// only keeps the checks of some requirements, so that nothing unfinished is judged.
+func only(b *evidence.Bundle, needed []string) *evidence.Bundle {
 	keep := func(cs []evidence.CheckEntry) []evidence.CheckEntry {
 		var out []evidence.CheckEntry
 		for _, c := range cs {
-			if c.Requirement == id || c.Requirement == Probe {
+			if slices.Contains(needed, c.Requirement) {
 				out = append(out, c)
 			}
 		}

@@ -44,12 +44,20 @@ const (
 	Holdback    Feature = "holdback"      // priority-holdback-policy
 	Eviction    Feature = "eviction"      // flowControl.enableEviction
 	Stages      Feature = "stages"        // prefill/decode saturation
+	LargeBodies Feature = "large-bodies"  // the environment can hold a gigabyte of request bodies
+	KubeAPI     Feature = "kube-api"      // pods, pools and objectives are taken from a Kubernetes API
 )
 
 // UnsupportedError is a configuration that the implementation cannot express.
-type UnsupportedError struct{ Feature Feature }
+type UnsupportedError struct {
+	Feature Feature
+	Why     string // "" where nothing is known but that
+}
 
 func (e *UnsupportedError) Error() string {
+	if e.Why != "" {
+		return fmt.Sprintf("feature %q is not supported: %s", e.Feature, e.Why)
+	}
 	return fmt.Sprintf("feature %q is not supported", e.Feature)
 }
 
@@ -57,9 +65,15 @@ func (e *UnsupportedError) Error() string {
 type Configuration struct {
 	Endpoints  []Endpoint     `json:"endpoints"`
 	Objectives map[string]int `json:"objectives,omitempty"` // InferenceObjective name -> spec.priority
-	Detector   Detector       `json:"detector"`
-	Ceiling    Ceiling        `json:"ceiling"`
-	Bands      []Band         `json:"bands,omitempty"`
+	// Objects are further InferenceObjectives, as objects. They and Kube need a router that is fed by a Kubernetes API.
+	Objects  []Objective `json:"objects,omitempty"`
+	Kube     bool        `json:"kube,omitempty"`
+	Detector Detector    `json:"detector"`
+	Ceiling  Ceiling     `json:"ceiling"`
+	Bands    []Band      `json:"bands,omitempty"`
+	// DefaultBand and NegativeBand are the templates of priorities without an entry, the second one of negative ones; nil: unset.
+	DefaultBand  *Band `json:"defaultBand,omitempty"`
+	NegativeBand *Band `json:"negativeBand,omitempty"`
 	// MaxRequests and MaxBytes are the global limits; 0: unset.
 	MaxRequests int64 `json:"maxRequests,omitempty"`
 	MaxBytes    int64 `json:"maxBytes,omitempty"`
@@ -67,7 +81,9 @@ type Configuration struct {
 	TTL           time.Duration `json:"ttlNs,omitempty"`
 	NoTTL         bool          `json:"noTtl,omitempty"` // an explicit wait limit of 0: none
 	NoEndpointTTL time.Duration `json:"noEndpointTtlNs,omitempty"`
-	Eviction      bool          `json:"eviction,omitempty"`
+	// Pickers is how many pickers serve the pool, each behind a gateway of its own; 0: one.
+	Pickers  int  `json:"pickers,omitempty"`
+	Eviction bool `json:"eviction,omitempty"`
 	// GateOff leaves the feature gate of flow control out (FC-CFG-02).
 	GateOff bool `json:"gateOff,omitempty"`
 	// Scorer is the one scorer of the scheduling profile; "": active-request-scorer.
@@ -95,6 +111,18 @@ type Endpoint struct {
 	Out bool `json:"out,omitempty"`
 }
 
+// Objective is an InferenceObjective as an object.
+type Objective struct {
+	Name     string `json:"name"`
+	Priority *int   `json:"priority,omitempty"` // nil: the field is left out
+	// Pool and Namespace are those of the router's own pool where they are "".
+	Pool      string `json:"pool,omitempty"`
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// NeedsKube tells whether only a Kubernetes API can say what c wants said.
+func (c Configuration) NeedsKube() bool { return c.Kube || len(c.Objects) > 0 }
+
 // Detector selects and parametrizes the saturation detector; Kind "" leaves the router's default.
 type Detector struct {
 	Kind           string        `json:"kind"`           // "", "utilization", "concurrency"
@@ -105,6 +133,8 @@ type Detector struct {
 	KVUtil         float64       `json:"kvCacheUtilThreshold,omitempty"`
 	Staleness      time.Duration `json:"metricsStalenessThresholdNs,omitempty"`
 	Headroom       float64       `json:"headroom,omitempty"`
+	// MaxOutput adds the estimated output to the tokens of a request, up to so many; 0: no estimates.
+	MaxOutput int `json:"maxEstimatedOutputTokens,omitempty"`
 }
 
 // Ceiling selects the usage-limit policy; Kind "" leaves the router's default.

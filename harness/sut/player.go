@@ -40,10 +40,22 @@ type Stage interface {
 	RemoveEndpoint(name string) error
 	// QueueSize is the router's own count of waiting requests, false if it does not publish one.
 	QueueSize() (int, bool)
-	Sample(mark string) error
+	// Relabel changes the role of an endpoint in place; SetObjectives replaces the objectives.
+	Relabel(name, role string) error
+	SetObjectives(m map[string]int, objects []Objective) error
+	// Sample reads a metrics page: the router's (all: every family of it), or a model server's.
+	Sample(mark, endpoint string, all bool) error
 	// Shutdown begins a graceful termination and returns at once.
 	Shutdown()
-	TryStart(ctx context.Context, name, doc string) evidence.Process
+	// Down tells whether a router that was shut down has ended.
+	Down() bool
+	// Streams opens idle streams to the router; Health is what its health service says, such as SERVING.
+	Streams(n int) error
+	Health(ctx context.Context) (string, error)
+	// Restart brings up a new router in the place of one that was shut down.
+	Restart(ctx context.Context) error
+	// TryStart starts a router with a document; stable leaves out the flag that lets alpha plugins in.
+	TryStart(ctx context.Context, name, doc string, stable bool) evidence.Process
 	// Load plays an open-loop plan; invalid says why the load that was offered is not the planned one, "" if it is.
 	Load(ctx context.Context, p plan.Plan) (invalid string, err error)
 }
@@ -117,14 +129,29 @@ func (p player) play(ctx context.Context, s Step) error {
 		err = p.st.AddEndpoint(s.Endpoint)
 	case OpRemove:
 		err = p.st.RemoveEndpoint(s.Endpoint)
+	case OpLabel:
+		err = p.st.Relabel(s.Endpoint, s.Mode)
+	case OpObjective:
+		err = p.st.SetObjectives(s.Objectives, s.Objects)
 	case OpShutdown:
 		p.st.Shutdown()
+	case OpDown:
+		p.await(ctx, s.Limit, EndLimit, &rec, func() (bool, string) { return p.st.Down(), "the router did not end" })
+	case OpStreams:
+		err = p.st.Streams(s.Count)
+	case OpHealth:
+		var herr error
+		if rec.Detail, herr = p.st.Health(ctx); herr != nil {
+			rec.OK, rec.Detail = false, herr.Error()
+		}
+	case OpRestart:
+		err = p.st.Restart(ctx)
 	case OpSample:
-		if serr := p.st.Sample(s.Mark); serr != nil {
+		if serr := p.st.Sample(s.Mark, s.Endpoint, s.Mode == "all"); serr != nil {
 			rec.OK, rec.Detail = false, serr.Error()
 		}
 	case OpTryStart:
-		pr := p.st.TryStart(ctx, s.Mark, s.Raw)
+		pr := p.st.TryStart(ctx, s.Mark, s.Raw, s.Mode == "stable")
 		pr.Case = s.Mark
 		p.out.Process(pr)
 	case OpLoad:
@@ -163,7 +190,7 @@ func (p player) send(ctx context.Context, s Step, rec *evidence.Step) {
 		case OpPlug:
 			p.await(ctx, s.Limit, ArrivalLimit, rec, func() (bool, string) { return p.allArrived([]string{r.ID}) })
 		case OpQueue:
-			p.queued(ctx, r.ID, before, gauge, rec)
+			p.queued(ctx, r.ID, orDefault(s.Limit, GaugeLimit), before, gauge, rec)
 		}
 	}
 	if s.Op == OpQueue || s.Spacing > 0 {
@@ -173,8 +200,8 @@ func (p player) send(ctx context.Context, s Step, rec *evidence.Step) {
 
 // queued is the barrier behind a queued request: the router's gauge has grown by it. Without a gauge, or with one that does not
 // move, the request counts as queued if it is neither at a model server nor answered after GaugeLimit.
-func (p player) queued(ctx context.Context, id string, before int, gauge bool, rec *evidence.Step) {
-	p.st.Await(ctx, p.st.Now()+GaugeLimit, func() bool {
+func (p player) queued(ctx context.Context, id string, limit time.Duration, before int, gauge bool, rec *evidence.Step) {
+	p.st.Await(ctx, p.st.Now()+limit, func() bool {
 		if p.st.Ended(id) || p.arrived(id) {
 			return true
 		}
@@ -264,7 +291,11 @@ func (p player) script(ctx context.Context, s Step, rec *evidence.Step) {
 		return // a server outside the pool is not scraped
 	}
 	from := p.st.Scrapes(s.Endpoint)
-	p.await(ctx, s.Limit, ScrapeLimit, rec, func() (bool, string) {
+	limit := ScrapeLimit
+	if from == 0 && p.st.Now() > ScrapeLimit {
+		limit = time.Second // who has not scraped by now is not going to
+	}
+	p.await(ctx, s.Limit, limit, rec, func() (bool, string) {
 		n := p.st.Scrapes(s.Endpoint) - from
 		return n >= ScrapesNeeded, fmt.Sprintf("%s was scraped %d times, %d are needed", s.Endpoint, n, ScrapesNeeded)
 	})

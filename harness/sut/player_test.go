@@ -3,6 +3,7 @@ package sut_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -102,15 +103,25 @@ func (s *stage) end(id string) {
 	s.inside = slices.DeleteFunc(s.inside, func(x string) bool { return x == id })
 }
 
-func (s *stage) Cancel(id string)      { s.end(id); s.dispatch() }
-func (s *stage) Abandon(id string)     { s.drained = append(s.drained, id); s.end(id) }
-func (s *stage) Ended(id string) bool  { return s.ended[id] }
-func (s *stage) Held() []string        { return slices.Clone(s.held) }
-func (s *stage) Arrivals() []string    { return s.arrived }
-func (s *stage) note(what string)      { s.calls = append(s.calls, what) }
-func (s *stage) Shutdown()             { s.note("shutdown") }
-func (s *stage) Scrapes(string) int64  { return s.scrapes }
-func (s *stage) Sample(m string) error { s.note("sample " + m); return s.err }
+func (s *stage) Cancel(id string)     { s.end(id); s.dispatch() }
+func (s *stage) Abandon(id string)    { s.drained = append(s.drained, id); s.end(id) }
+func (s *stage) Ended(id string) bool { return s.ended[id] }
+func (s *stage) Held() []string       { return slices.Clone(s.held) }
+func (s *stage) Arrivals() []string   { return s.arrived }
+func (s *stage) note(what string)     { s.calls = append(s.calls, what) }
+func (s *stage) Shutdown()            { s.note("shutdown") }
+func (s *stage) Scrapes(string) int64 { return s.scrapes }
+func (s *stage) Sample(m, endpoint string, all bool) error {
+	what := "sample " + m
+	if endpoint != "" {
+		what += " of " + endpoint
+	}
+	if all {
+		what += " all"
+	}
+	s.note(what)
+	return s.err
+}
 
 func (s *stage) Open() int { return len(s.Unended()) }
 
@@ -156,12 +167,21 @@ func (s *stage) SetFault(endpoint, mode string) error {
 	s.note("fault " + endpoint + " " + mode)
 	return s.err
 }
-func (s *stage) SetFailure(int) error             { s.note("failure"); return s.err }
-func (s *stage) AddEndpoint(name string) error    { s.note("add " + name); return s.err }
-func (s *stage) RemoveEndpoint(name string) error { s.note("remove " + name); return s.err }
-func (s *stage) QueueSize() (int, bool)           { return len(s.waiting), !s.gaugeless }
+func (s *stage) Relabel(name, role string) error { s.note("label " + name + " " + role); return s.err }
+func (s *stage) SetObjectives(m map[string]int, _ []sut.Objective) error {
+	s.note(fmt.Sprint("objectives ", m))
+	return s.err
+}
+func (s *stage) Down() bool                             { return true }
+func (s *stage) Streams(n int) error                    { s.note(fmt.Sprint("streams ", n)); return s.err }
+func (s *stage) Health(context.Context) (string, error) { s.note("health"); return "SERVING", s.err }
+func (s *stage) Restart(context.Context) error          { s.note("restart"); return s.err }
+func (s *stage) SetFailure(int) error                   { s.note("failure"); return s.err }
+func (s *stage) AddEndpoint(name string) error          { s.note("add " + name); return s.err }
+func (s *stage) RemoveEndpoint(name string) error       { s.note("remove " + name); return s.err }
+func (s *stage) QueueSize() (int, bool)                 { return len(s.waiting), !s.gaugeless }
 
-func (s *stage) TryStart(_ context.Context, name, doc string) evidence.Process {
+func (s *stage) TryStart(_ context.Context, name, doc string, _ bool) evidence.Process {
 	return evidence.Process{Case: "as the stage calls it", Started: doc == "valid", Text: name}
 }
 
@@ -286,12 +306,13 @@ func TestHarnessHandles(t *testing.T) {
 	rec := evidence.NewRecorder("s")
 	err := sut.PlayOn(context.Background(), st, sut.Script{Steps: []sut.Step{
 		{Op: sut.OpAdd, Endpoint: "b"}, {Op: sut.OpRemove, Endpoint: "b"}, {Op: sut.OpHold, Count: 1}, {Op: sut.OpHold}, {Op: sut.OpSample, Mark: "m"},
-		{Op: sut.OpFault, Endpoint: "a", Mode: "hang"}, {Op: sut.OpFail, Count: 500}, {Op: sut.OpShutdown},
+		{Op: sut.OpFault, Endpoint: "a", Mode: "hang"}, {Op: sut.OpFail, Count: 500}, {Op: sut.OpStreams, Count: 2}, {Op: sut.OpHealth}, {Op: sut.OpShutdown}, {Op: sut.OpDown}, {Op: sut.OpRestart},
+		{Op: sut.OpLabel, Endpoint: "a", Mode: "decode"}, {Op: sut.OpObjective, Objectives: map[string]int{"o": 1}}, {Op: sut.OpSample, Mark: "page", Endpoint: "a"}, {Op: sut.OpSample, Mark: "whole", Mode: "all"},
 		{Op: sut.OpTryStart, Mark: "good", Raw: "valid"}, {Op: sut.OpTryStart, Mark: "bad", Raw: "broken"}}}, rec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"add b", "remove b", "hold on", "hold off", "sample m", "fault a hang", "failure", "shutdown"}
+	want := []string{"add b", "remove b", "hold on", "hold off", "sample m", "fault a hang", "failure", "streams 2", "health", "shutdown", "restart", "label a decode", "objectives map[o:1]", "sample page of a", "sample whole all"}
 	if !slices.Equal(st.calls, want) {
 		t.Errorf("asked of the stage: %v, want %v", st.calls, want)
 	}
@@ -313,6 +334,9 @@ func TestErrorsOfTheHarnessEndTheScript(t *testing.T) {
 		{"an endpoint cannot be removed", sut.Step{Op: sut.OpRemove, Mark: "x"}, "fell down"},
 		{"a fault cannot be set", sut.Step{Op: sut.OpFault, Mark: "x"}, "fell down"},
 		{"a failure cannot be set", sut.Step{Op: sut.OpFail, Mark: "x"}, "fell down"},
+		{"an endpoint cannot be labelled", sut.Step{Op: sut.OpLabel, Mark: "x"}, "fell down"},
+		{"objectives cannot be set", sut.Step{Op: sut.OpObjective, Mark: "x"}, "fell down"},
+		{"the router does not come back", sut.Step{Op: sut.OpRestart, Mark: "x"}, "fell down"},
 		{"the load cannot be played", sut.Step{Op: sut.OpLoad, Mark: "x", Plan: &plan.Plan{}}, "fell down"},
 	} {
 		st := newStage()

@@ -3,6 +3,7 @@ package sut
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/llm-weir/weir/harness/profile"
@@ -56,7 +57,7 @@ func renderPlugins(w func(string, ...any), c Configuration, d profile.Config) {
 		renderDetector(w, "    ", c.Detector)
 	}
 	seen := map[string]bool{}
-	for _, band := range c.Bands {
+	for _, band := range c.allBands() {
 		for _, ref := range []string{fairnessRef(band.Fairness), orderingRef(band.Ordering)} {
 			if ref != "" && !seen[ref] {
 				seen[ref] = true
@@ -71,6 +72,10 @@ func renderPlugins(w func(string, ...any), c Configuration, d profile.Config) {
 	case "holdback":
 		w("- type: priority-holdback-policy")
 		w("  parameters: {shape: linear, domain: %s, minCeiling: %v, maxCeiling: %v}", cmp.Or(c.Ceiling.Domain, "rank"), c.Ceiling.Min, c.Ceiling.Max)
+	}
+	if n := c.Detector.MaxOutput; n > 0 {
+		w("- type: inflight-load-producer")
+		w("  parameters: {addEstimatedOutputTokens: true, maxEstimatedOutputTokens: %d}", n)
 	}
 	if c.AgentIdentity {
 		w("- type: agent-identity")
@@ -97,6 +102,25 @@ func renderDetector(w func(string, ...any), indent string, d Detector) {
 	}
 	if d.Headroom > 0 {
 		w("%sheadroom: %v", indent, d.Headroom)
+	}
+}
+
+// renderBand writes the settings of a band or of a template, without the priority.
+func renderBand(w func(string, ...any), indent string, band Band) {
+	if band.ZeroRequests {
+		w("%smaxRequests: \"0\"", indent)
+	}
+	if band.MaxRequests > 0 {
+		w("%smaxRequests: %q", indent, fmt.Sprint(band.MaxRequests))
+	}
+	if band.MaxBytes > 0 {
+		w("%smaxBytes: %q", indent, fmt.Sprint(band.MaxBytes))
+	}
+	if ref := fairnessRef(band.Fairness); ref != "" {
+		w("%sfairnessPolicyRef: %s", indent, ref)
+	}
+	if ref := orderingRef(band.Ordering); ref != "" {
+		w("%sorderingPolicyRef: %s", indent, ref)
 	}
 }
 
@@ -129,27 +153,21 @@ func renderFlowControl(w func(string, ...any), c Configuration, d profile.Config
 	case "holdback":
 		w("  usageLimitPolicyPluginRef: priority-holdback-policy")
 	}
+	if c.DefaultBand != nil {
+		w("  defaultPriorityBand:")
+		renderBand(w, "    ", *c.DefaultBand)
+	}
+	if c.NegativeBand != nil {
+		w("  defaultNegativePriorityBand:")
+		renderBand(w, "    ", *c.NegativeBand)
+	}
 	if len(c.Bands) == 0 {
 		return
 	}
 	w("  priorityBands:")
 	for _, band := range c.Bands {
 		w("  - priority: %d", band.Priority)
-		if band.ZeroRequests {
-			w("    maxRequests: \"0\"")
-		}
-		if band.MaxRequests > 0 {
-			w("    maxRequests: %q", fmt.Sprint(band.MaxRequests))
-		}
-		if band.MaxBytes > 0 {
-			w("    maxBytes: %q", fmt.Sprint(band.MaxBytes))
-		}
-		if ref := fairnessRef(band.Fairness); ref != "" {
-			w("    fairnessPolicyRef: %s", ref)
-		}
-		if ref := orderingRef(band.Ordering); ref != "" {
-			w("    orderingPolicyRef: %s", ref)
-		}
+		renderBand(w, "    ", band)
 	}
 }
 
@@ -189,4 +207,15 @@ func orderingRef(name string) string {
 		return ""
 	}
 	return name + "-ordering-policy"
+}
+
+// allBands are the bands and the templates.
+func (c Configuration) allBands() []Band {
+	all := slices.Clone(c.Bands)
+	for _, t := range []*Band{c.DefaultBand, c.NegativeBand} {
+		if t != nil {
+			all = append(all, *t)
+		}
+	}
+	return all
 }

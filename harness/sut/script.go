@@ -19,27 +19,33 @@ type Op string
 
 // The operations.
 const (
-	OpSend     Op = "send"            // send the requests Spacing apart, without a barrier
-	OpPlug     Op = "plug"            // send the requests Spacing apart and wait until each has arrived at a model server
-	OpQueue    Op = "queue"           // send the requests Spacing apart; after each, wait until the router shows it as queued, or for Quiet
-	OpStep     Op = "step"            // Count times: release the oldest held request, wait up to Limit for the next arrival
-	OpRelease  Op = "release"         // release the named requests, or the oldest one held at Endpoint
-	OpDrain    Op = "drain"           // release whatever is held or arrives until every request sent so far has ended
-	OpCancel   Op = "cancel"          // disconnect the named clients
-	OpQuiet    Op = "quiet"           // watch for Quiet; evidence only
-	OpArrivals Op = "arrivals"        // wait until the named requests have arrived at a model server
-	OpEndings  Op = "endings"         // wait until the named requests have ended at the client
-	OpScript   Op = "script"          // set the metrics of Endpoint to Values and wait until the router has scraped it three times (Count -1: do not wait)
-	OpProbe    Op = "probe"           // send one request that a model server does not hold; wait for its arrival or for Quiet; then cancel it if pending
-	OpAdd      Op = "endpoint-add"    // put Endpoint into the pool
-	OpRemove   Op = "endpoint-remove" // take Endpoint out of the pool
-	OpShutdown Op = "shutdown"        // terminate the router gracefully
-	OpSample   Op = "sample"          // read the router's metrics page
-	OpTryStart Op = "try-start"       // start a router with the document Raw and record whether it came up
-	OpLoad     Op = "load"            // play Plan with the open-loop runner until every request has ended
-	OpFault    Op = "metrics-fault"   // let the metrics page of Endpoint fail as Mode says: "none", "hang", "error500", "drop", "untyped"
-	OpFail     Op = "fail"            // let every model server answer with status Count; 0 ends it
-	OpHold     Op = "hold"            // turn holding at the model servers on (Count 1) or off (Count 0)
+	OpSend      Op = "send"            // send the requests Spacing apart, without a barrier
+	OpPlug      Op = "plug"            // send the requests Spacing apart and wait until each has arrived at a model server
+	OpQueue     Op = "queue"           // send the requests Spacing apart; after each, wait until the router shows it as queued, or for Quiet
+	OpStep      Op = "step"            // Count times: release the oldest held request, wait up to Limit for the next arrival
+	OpRelease   Op = "release"         // release the named requests, or the oldest one held at Endpoint
+	OpDrain     Op = "drain"           // release whatever is held or arrives until every request sent so far has ended
+	OpCancel    Op = "cancel"          // disconnect the named clients
+	OpQuiet     Op = "quiet"           // watch for Quiet; evidence only
+	OpArrivals  Op = "arrivals"        // wait until the named requests have arrived at a model server
+	OpEndings   Op = "endings"         // wait until the named requests have ended at the client
+	OpScript    Op = "script"          // set the metrics of Endpoint to Values and wait until the router has scraped it three times (Count -1: do not wait)
+	OpProbe     Op = "probe"           // send one request that a model server does not hold; wait for its arrival or for Quiet; then cancel it if pending
+	OpAdd       Op = "endpoint-add"    // put Endpoint into the pool
+	OpRemove    Op = "endpoint-remove" // take Endpoint out of the pool
+	OpLabel     Op = "endpoint-label"  // give Endpoint the role Mode while it is in the pool
+	OpObjective Op = "objectives"      // make Objectives the InferenceObjectives that exist, and wait until the router has accepted them
+	OpShutdown  Op = "shutdown"        // terminate the router gracefully
+	OpRestart   Op = "restart"         // start the router again after a shutdown, and wait until it serves
+	OpSample    Op = "sample"          // read the router's metrics page (Mode "all": every family, not only those of flow control), or that of Endpoint
+	OpTryStart  Op = "try-start"       // start a router with the document Raw and record whether it came up (Mode "stable": without its flag for alpha plugins)
+	OpLoad      Op = "load"            // play Plan with the open-loop runner until every request has ended
+	OpHealth    Op = "health"          // ask the router's health service
+	OpStreams   Op = "streams"         // open Count streams to the router on which nothing is said
+	OpDown      Op = "down"            // wait until the router has ended after a shutdown
+	OpFault     Op = "metrics-fault"   // let the metrics page of Endpoint fail as Mode says: "none", "hang", "error500", "drop", "untyped"
+	OpFail      Op = "fail"            // let every model server answer with status Count; 0 ends it
+	OpHold      Op = "hold"            // turn holding at the model servers on (Count 1) or off (Count 0)
 )
 
 // Step is one step. Mark names it for the checks; unset limits take the player's defaults.
@@ -57,6 +63,9 @@ type Step struct {
 	Raw      string        `json:"raw,omitempty"`
 	Mode     string        `json:"mode,omitempty"`
 	Plan     *plan.Plan    `json:"plan,omitempty"`
+	// Objectives are InferenceObjective name -> spec.priority.
+	Objectives map[string]int `json:"objectives,omitempty"`
+	Objects    []Objective    `json:"objects,omitempty"`
 }
 
 // LoadValues are scripted model-server metrics.
@@ -72,15 +81,17 @@ type Request struct {
 	Objective string            `json:"objective,omitempty"`
 	Tenant    string            `json:"tenant,omitempty"`
 	Extra     map[string]string `json:"extra,omitempty"`
-	Body      string            `json:"body,omitempty"` // "" : a small completion request
-	Size      int               `json:"size,omitempty"` // pad the default body to this many bytes
-	Path      string            `json:"path,omitempty"` // "" : /v1/completions
+	Body      string            `json:"body,omitempty"`   // "" : a small completion request
+	Size      int               `json:"size,omitempty"`   // pad the default body to this many bytes
+	Path      string            `json:"path,omitempty"`   // "" : /v1/completions
+	Method    string            `json:"method,omitempty"` // "" : POST; GET sends no body
 	Stream    bool              `json:"stream,omitempty"`
 	HoldAfter int               `json:"holdAfter,omitempty"`   // tokens to send before the hold
 	PassHold  bool              `json:"passHold,omitempty"`    // the model server answers at once although it holds others
 	Subset    []string          `json:"subset,omitempty"`      // endpoint names the request is restricted to
 	Prompt    int               `json:"prompt,omitempty"`      // tokens of the default body's prompt, at 4 bytes each
 	BodyDelay time.Duration     `json:"bodyDelayNs,omitempty"` // the last byte of the body is withheld for so long
+	Picker    int               `json:"picker,omitempty"`      // which of several pickers it is sent to, from 0
 	NoBody    bool              `json:"noBody,omitempty"`      // an empty body
 	MaxTokens int               `json:"maxTokens,omitempty"`
 }

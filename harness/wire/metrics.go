@@ -19,9 +19,10 @@ const (
 
 // Model-server metrics a picker reads (spec/endpoint-picker.md §8.3, spec/vllm.md §2.7).
 const (
-	VLLMWaiting  = "vllm:num_requests_waiting"
-	VLLMRunning  = "vllm:num_requests_running"
-	VLLMKVUsage  = "vllm:kv_cache_usage_perc"
-	VLLMCacheCfg = "vllm:cache_config_info"
-	VLLMLoRAInfo = "vllm:lora_requests_info"
+	VLLMWaiting     = "vllm:num_requests_waiting"
+	VLLMRunning     = "vllm:num_requests_running"
+	VLLMKVUsage     = "vllm:kv_cache_usage_perc"
+	VLLMPreemptions = "vllm:num_preemptions_total"
+	VLLMCacheCfg    = "vllm:cache_config_info"
+	VLLMLoRAInfo    = "vllm:lora_requests_info"
 )

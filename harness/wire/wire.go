@@ -64,6 +64,26 @@ const (
 	// HeaderSubset asks weir's gateway to put a comma-separated list of "ip:port" into the subset metadata, as a data plane with
 	// a subsetting route would. It is an instruction to the gateway and is not forwarded.
 	HeaderSubset = "x-weir-subset"
+	// HeaderForm asks weir's gateway how header values are carried towards the picker: FormRaw (default, as Envoy does), FormValue or
+	// FormBoth; FormUpper sends the names in capitals. More than one are separated by commas. Like the next three it is an instruction
+	// to the gateway and is not forwarded.
+	HeaderForm = "x-weir-header-form"
+	// HeaderRepeat adds "name=value" behind the request's other headers towards the picker, a second value of a name that is there.
+	HeaderRepeat = "x-weir-repeat-header"
+	// HeaderDeadline is a deadline of the ext_proc stream, a Go duration.
+	HeaderDeadline = "x-weir-stream-deadline"
+	// HeaderHalfClose ends the gateway's side of the ext_proc stream behind the request body; the response is not processed.
+	HeaderHalfClose = "x-weir-half-close"
+	// HeaderAnswer asks the simulator for an answer by name instead of a generated one (package sim-vllm/server).
+	HeaderAnswer = "x-weir-answer"
+)
+
+// Values of HeaderForm.
+const (
+	FormRaw   = "raw"
+	FormValue = "value"
+	FormBoth  = "both"
+	FormUpper = "upper"
 )
 
 // DefaultFlow is the fairness id of a request that names none (spec/endpoint-picker.md §2.4).

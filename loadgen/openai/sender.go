@@ -9,6 +9,7 @@ package openai
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -45,6 +46,7 @@ type Request struct {
 	FairnessID string // "" : no header
 	Objective  string // "" : no header
 	Path       string
+	Method     string // "": POST
 	Body       []byte
 	Headers    map[string]string // set as given, empty values too; they win over the sender's own
 	Stream     bool
@@ -124,7 +126,7 @@ func (s *Sender) Do(ctx context.Context, r Request, onProgress func(Progress)) e
 }
 
 func (s *Sender) build(ctx context.Context, r Request) (*http.Request, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(s.BaseURL, "/")+r.Path, bytes.NewReader(r.Body))
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(r.Method, http.MethodPost), strings.TrimSuffix(s.BaseURL, "/")+r.Path, bytes.NewReader(r.Body))
 	if err != nil {
 		return nil, fmt.Errorf("request %s: %w", r.ID, err)
 	}
@@ -174,6 +176,8 @@ func (e *exchange) roundTrip(ctx context.Context, req *http.Request) {
 	switch {
 	case resp.StatusCode < 200 || resp.StatusCode > 299:
 		e.refusal(ctx, resp.Body)
+	case e.r.Headers[wire.HeaderAnswer] != "":
+		e.whole(ctx, resp.Body)
 	case e.r.Stream || isEventStream(resp.Header):
 		e.stream(ctx, resp)
 	default:
@@ -203,6 +207,12 @@ func (e *exchange) whole(ctx context.Context, body io.Reader) {
 	data, err := e.read(body, maxWhole)
 	if err != nil {
 		e.fail(ctx, evidence.KilledMidStream, err)
+		return
+	}
+	if e.r.Headers[wire.HeaderAnswer] != "" { // an odd answer is judged by its bytes
+		sum := sha256.Sum256(data)
+		e.rec.AnswerSHA256 = hex.EncodeToString(sum[:])
+		e.end(evidence.Completed)
 		return
 	}
 	var broken string

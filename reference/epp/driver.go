@@ -52,6 +52,8 @@ type DriverConfig struct {
 	HasFlow func(priority int, fairnessID string) bool
 	// Refuse is needed to count refusals by status; nil: not counted.
 	Refuse func(wire.Outcome) wire.Refusal
+	// NeverEvicts says that the machine stops no request in flight, so that nobody has to watch for it.
+	NeverEvicts bool
 }
 
 // sweepPeriod is how often the driver looks for series of flows that were collected.
@@ -97,8 +99,8 @@ type event struct {
 // ticket is one waiting or running request.
 type ticket struct {
 	extproc.Submission
-	decided  chan verdict // one value
-	evicted  chan struct{}
+	decided  chan verdict  // one value
+	evicted  chan struct{} // nil: never
 	running  bool
 	endpoint picker.Endpoint // while running
 	tokens   int64           // of the prompt, accounted until the response begins
@@ -133,7 +135,10 @@ func NewDriver(m picker.Machine, cfg DriverConfig) *Driver {
 
 // Submit implements extproc.Admission.
 func (d *Driver) Submit(ctx context.Context, s extproc.Submission) (Placement, wire.Outcome) {
-	t := &ticket{Submission: s, decided: make(chan verdict, 1), evicted: make(chan struct{})}
+	t := &ticket{Submission: s, decided: make(chan verdict, 1)}
+	if !d.cfg.NeverEvicts {
+		t.evicted = make(chan struct{})
+	}
 	id := d.nextID.Add(1)
 	if isClosed(d.stop) {
 		return Placement{}, wire.RejectedOther
@@ -414,7 +419,7 @@ func (d *Driver) decide(now time.Duration, o *picker.Out) {
 		delete(d.live, o.ID)
 		t.decided <- verdict{outcome: o.Outcome}
 	case picker.Evict:
-		if !t.running || isClosed(t.evicted) {
+		if !t.running || t.evicted == nil || isClosed(t.evicted) {
 			return
 		}
 		close(t.evicted)

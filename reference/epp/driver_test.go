@@ -214,6 +214,33 @@ func TestCancelWaitsForTheDecision(t *testing.T) {
 	})
 }
 
+// TestNeverEvicts: where nobody watches for evictions a machine that errs stops nothing, and only the picker itself is believed.
+func TestNeverEvicts(t *testing.T) {
+	m := newSlots(1, 0)
+	d := NewDriver(m, DriverConfig{NeverEvicts: true})
+	defer d.Close()
+	d.SetEndpoints(one)
+	p, _ := d.Submit(t.Context(), extproc.Submission{})
+	d.Shutdown() // a round trip, behind which the machine is ours to change until the next
+	m.evict = p.ID
+	d.Finish(p.ID)
+	<-d.Idle()
+	if p.Evicted != nil {
+		t.Error("something to watch")
+	}
+	for evicts, want := range map[bool]bool{true: false, false: true} {
+		cfg := capacity(t, 1).Config.Picker
+		cfg.Flow.Eviction = evicts
+		own, err := picker.New(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if neverEvicts(own) != want || neverEvicts(m) {
+			t.Errorf("eviction %v", evicts)
+		}
+	}
+}
+
 func TestEvictionIsSignalledOnce(t *testing.T) {
 	m := newSlots(1, 0)
 	d := NewDriver(m, DriverConfig{})

@@ -10,7 +10,6 @@ import (
 	"io"
 	"log/slog"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -457,13 +456,4 @@ func TestAgentIdentity(t *testing.T) {
 		t.Error(f)
 	}
 	x.finish()
-}
-
-func listenLoopback(tb testing.TB) net.Listener {
-	tb.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return ln
 }

@@ -2,9 +2,9 @@ package extproc
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/llm-weir/weir/harness/wire"
@@ -20,7 +20,7 @@ type Body struct {
 	Parser       string // name of the router's parser for the path
 
 	salt   string   // cache_salt: prompts with different salts share no prefix
-	prompt []string // the prompt's pieces in order; token ids as four bytes each
+	prompt [][]byte // the prompt's pieces in order, parts of the body where possible; token ids as four bytes each
 	models []span   // values of the top-level "model"
 	kind   kind
 }
@@ -107,7 +107,7 @@ func parse(path string, body []byte) (Body, *wire.Refusal) {
 	}
 	// Fields of another type are the model server's business, except for the model's name.
 	b.Model, b.salt = text(f.model), text(f.salt)
-	_ = json.Unmarshal(f.stream, &b.Stream)
+	b.Stream = string(f.stream) == "true"
 	b.MaxOutput = limit(f.limits[:])
 	b.PromptTokens, b.prompt = measure(f.content)
 	return b, nil
@@ -122,9 +122,9 @@ type fields struct {
 
 func fieldsOf(body []byte, content string) fields {
 	var f fields
-	members(body, func(key string, at span) {
+	members(body, func(key []byte, at span) {
 		raw := body[at.from:at.to]
-		switch key {
+		switch string(key) {
 		case "model":
 			f.model, f.models = raw, append(f.models, at)
 		case "stream":
@@ -138,7 +138,7 @@ func fieldsOf(body []byte, content string) fields {
 		case "max_tokens":
 			f.limits[2] = raw
 		}
-		if key == content {
+		if string(key) == content {
 			f.content = raw
 		}
 	})
@@ -150,19 +150,13 @@ func isObject(body []byte) bool {
 	return len(body) > 0 && body[0] == '{'
 }
 
-func text(raw []byte) string {
-	var s string
-	if json.Unmarshal(raw, &s) != nil {
-		return ""
-	}
-	return s
-}
+// text is the value of a JSON string; "" of anything else.
+func text(raw []byte) string { return string(unquoted(raw)) }
 
 // limit is the first positive integer.
 func limit(raws [][]byte) int64 {
 	for _, raw := range raws {
-		var n int64
-		if json.Unmarshal(raw, &n) == nil && n > 0 {
+		if n, err := strconv.ParseInt(string(raw), 10, 64); err == nil && n > 0 {
 			return n
 		}
 	}
@@ -176,64 +170,4 @@ func badRequest(text string) *wire.Refusal {
 // UnknownPath is the refusal of a path without a parser, for routers that have no catch-all.
 func UnknownPath(path string) *wire.Refusal {
 	return badRequest("no parser registered matching path suffix for: " + path)
-}
-
-// hasContent tells whether the required field is there. Messages must be a non-empty list of objects.
-func hasContent(raw []byte, field string) bool {
-	if len(raw) == 0 || bytes.Equal(raw, []byte("null")) {
-		return false
-	}
-	if field != "messages" {
-		return true
-	}
-	var list []map[string]json.RawMessage
-	return json.Unmarshal(raw, &list) == nil && len(list) > 0
-}
-
-// measure estimates the tokens of a prompt, four bytes of text each, token ids one each, and gives its pieces.
-func measure(raw []byte) (tokens int64, pieces []string) {
-	var ids []uint32
-	if raw[0] == '[' && json.Unmarshal(raw, &ids) == nil && len(ids) > 0 { // one list of ids, without a box around each
-		return int64(len(ids)), []string{packed(ids)}
-	}
-	var v any
-	if json.Unmarshal(raw, &v) != nil {
-		return 0, nil
-	}
-	var m meter
-	m.add(v)
-	return (m.bytes+3)/4 + m.ids, m.pieces
-}
-
-// packed writes a token id as four bytes, so that a block holds as many ids as it is estimated to hold tokens of text.
-func packed(ids []uint32) string {
-	b := make([]byte, 0, 4*len(ids))
-	for _, id := range ids {
-		b = binary.LittleEndian.AppendUint32(b, id)
-	}
-	return string(b)
-}
-
-type meter struct {
-	bytes, ids int64
-	pieces     []string
-}
-
-func (m *meter) add(v any) {
-	switch v := v.(type) {
-	case string:
-		m.bytes += int64(len(v))
-		m.pieces = append(m.pieces, v)
-	case float64:
-		m.ids++
-		m.pieces = append(m.pieces, packed([]uint32{uint32(int64(v))}))
-	case []any:
-		for _, x := range v {
-			m.add(x)
-		}
-	case map[string]any:
-		for _, key := range []string{"role", "content", "text"} {
-			m.add(v[key])
-		}
-	}
 }

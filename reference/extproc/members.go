@@ -9,7 +9,7 @@ import (
 type span struct{ from, to int }
 
 // members calls each for every member of a valid JSON object, in order, with the range of its value.
-func members(doc []byte, each func(key string, value span)) {
+func members(doc []byte, each func(key []byte, value span)) {
 	i := skipSpace(doc, 0) + 1 // behind the brace
 	for {
 		i = skipSpace(doc, i)
@@ -31,11 +31,29 @@ func members(doc []byte, each func(key string, value span)) {
 }
 
 // keyText decodes what stands between the quotes of a key; "mod\u0065l" is a key that parsers read as model.
-func keyText(raw []byte) string {
+func keyText(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
-		return string(raw)
+		return raw
 	}
-	return text(append(append([]byte{'"'}, raw...), '"'))
+	return unquoted(append(append([]byte{'"'}, raw...), '"'))
+}
+
+// elements calls each for every element of a valid JSON array, in order; of no array for none.
+func elements(doc []byte, each func(value []byte)) {
+	if len(doc) == 0 || doc[0] != '[' {
+		return
+	}
+	for i := 1; ; i++ { // behind the bracket, then behind each comma
+		from := skipSpace(doc, i)
+		if from >= len(doc) || doc[from] == ']' {
+			return
+		}
+		i = skipValue(doc, from)
+		each(doc[from:i])
+		if i = skipSpace(doc, i); i >= len(doc) || doc[i] != ',' {
+			return
+		}
+	}
 }
 
 func skipSpace(doc []byte, i int) int {

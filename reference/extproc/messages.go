@@ -13,24 +13,37 @@ import (
 	"github.com/llm-weir/weir/harness/wire"
 )
 
-func option(name, value string) *corev3.HeaderValueOption {
-	return &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: name, RawValue: []byte(value)}}
+func option(name, value string) *corev3.HeaderValueOption { return rawOption(name, []byte(value)) }
+
+func rawOption(name string, value []byte) *corev3.HeaderValueOption {
+	return &corev3.HeaderValueOption{Header: &corev3.HeaderValue{Key: name, RawValue: value}}
 }
 
-// echo repeats the headers that are not the picker's own, in their order; of repeated names the last value, as ReadHeaders has it.
-func echo(m *corev3.HeaderMap, skip func(name string) bool) []*corev3.HeaderValueOption {
-	h := ReadHeaders(m)
-	done := map[string]bool{}
-	var out []*corev3.HeaderValueOption
+// echo adds the headers that are not the picker's own to set, in their order; of repeated names the value that ReadHeaders has.
+func echo(set []*corev3.HeaderValueOption, m *corev3.HeaderMap, skip func(name string) bool) []*corev3.HeaderValueOption {
+	left := make(map[string]*corev3.HeaderValue, len(m.GetHeaders())) // those that are not added yet
 	for _, kv := range m.GetHeaders() {
 		name := strings.ToLower(kv.GetKey())
-		if done[name] || systemOwned(name) || (skip != nil && skip(name)) {
+		if name != wire.HeaderRequestID || left[name] == nil {
+			left[name] = kv
+		}
+	}
+	for _, kv := range m.GetHeaders() {
+		name := strings.ToLower(kv.GetKey())
+		if kv = left[name]; kv == nil {
 			continue
 		}
-		done[name] = true
-		out = append(out, option(name, h[name]))
+		delete(left, name)
+		if systemOwned(name) || (skip != nil && skip(name)) {
+			continue
+		}
+		value := kv.GetRawValue()
+		if len(value) == 0 {
+			value = []byte(kv.GetValue())
+		}
+		set = append(set, rawOption(name, value))
 	}
-	return out
+	return set
 }
 
 // Destination is the value of the destination header: the addresses best first.
@@ -40,11 +53,12 @@ func Destination(addresses []string) string { return strings.Join(addresses, ","
 // body if there is one, then the request's own headers (spec/endpoint-picker.md §1.3). received may be nil. remove names headers that
 // the model server is not to see.
 func RequestHeadersResponse(destination string, bodyBytes int, received *corev3.HeaderMap, remove []string) *extprocv3.ProcessingResponse {
-	set := []*corev3.HeaderValueOption{option(wire.HeaderDestination, destination)}
+	set := make([]*corev3.HeaderValueOption, 0, len(received.GetHeaders())+2)
+	set = append(set, option(wire.HeaderDestination, destination))
 	if bodyBytes > 0 {
 		set = append(set, option("Content-Length", strconv.Itoa(bodyBytes)))
 	}
-	set = append(set, echo(received, func(name string) bool { return slices.Contains(remove, name) })...)
+	set = echo(set, received, func(name string) bool { return slices.Contains(remove, name) })
 	return &extprocv3.ProcessingResponse{
 		Response: &extprocv3.ProcessingResponse_RequestHeaders{RequestHeaders: &extprocv3.HeadersResponse{
 			Response: &extprocv3.CommonResponse{ClearRouteCache: true, HeaderMutation: &extprocv3.HeaderMutation{SetHeaders: set, RemoveHeaders: remove}},
@@ -108,12 +122,12 @@ func ResponseBodyResponses(body []byte, eos bool) []*extprocv3.ProcessingRespons
 // set-cookie, are left out of the echo: setting them would fold several values into one. The length of a body that will change is
 // removed.
 func ResponseHeadersResponse(received *corev3.HeaderMap, changes bool) *extprocv3.ProcessingResponse {
-	count := map[string]int{}
+	count := make(map[string]int, len(received.GetHeaders()))
 	for _, kv := range received.GetHeaders() {
 		count[strings.ToLower(kv.GetKey())]++
 	}
 	set := []*corev3.HeaderValueOption{option("x-went-into-resp-headers", "true")}
-	set = append(set, echo(received, func(name string) bool { return count[name] > 1 })...)
+	set = echo(set, received, func(name string) bool { return count[name] > 1 })
 	var remove []string
 	if changes {
 		remove = []string{"content-length"}

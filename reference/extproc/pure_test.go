@@ -231,9 +231,42 @@ func TestSubset(t *testing.T) {
 	}
 }
 
+// decoded is what measure finds, by way of a decoder that builds the whole document.
+func decoded(t *testing.T, body []byte, field string) (tokens int64, prompt string) {
+	var doc map[string]any
+	if err := json.Unmarshal(body, &doc); err != nil {
+		t.Skip("a number that no float holds") // the body is valid
+	}
+	var text, ids int64
+	var walk func(any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case string:
+			text += int64(len(v))
+			prompt += v
+		case float64:
+			ids++
+			prompt += string(packed([]uint32{uint32(int64(v))}))
+		case []any:
+			for _, x := range v {
+				walk(x)
+			}
+		case map[string]any:
+			for _, key := range []string{"role", "content", "text"} {
+				walk(v[key])
+			}
+		}
+	}
+	walk(doc[field])
+	return (text+3)/4 + ids, prompt
+}
+
 func FuzzParseBody(f *testing.F) {
 	f.Add("/v1/chat/completions", []byte(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`))
 	f.Add("/v1/completions", []byte(`{"model":"m","prompt":[[1],[2]]}`))
+	f.Add("/v1/completions", []byte(`{"model":"m","prompt": [ 1 , 4294967295 ]}`))
+	f.Add("/v1/completions", []byte(`{"model":"m","prompt":[1,-2,3.5e1,"a",null,true,{"text":"b","content":["c"],"text":"d"}]}`))
+	f.Add("/v1/messages", []byte("{\"model\":\"m\",\"messages\":[ {\"content\":[{\"type\":\"text\",\"text\":\"\\u00e9\\n\"}],\"role\":\"\xff\"} , {} ]}"))
 	f.Fuzz(func(t *testing.T, path string, body []byte) {
 		b, refusal := ParseBody(path, body)
 		if refusal != nil && refusal.Status != 400 {
@@ -247,6 +280,12 @@ func FuzzParseBody(f *testing.F) {
 		}
 		if !b.Known {
 			return
+		}
+		if c, _ := claimOf(path); refusal == nil {
+			tokens, prompt := decoded(t, body, c.field)
+			if tokens != b.PromptTokens || prompt != string(bytes.Join(b.prompt, nil)) {
+				t.Errorf("%s: %d tokens of %q, want %d of %q", body, b.PromptTokens, b.prompt, tokens, prompt)
+			}
 		}
 		// A replaced model is the only difference that a parser sees.
 		out := withModel(body, b.models, "other")

@@ -167,7 +167,7 @@ func (s *scanner) keyEnd() {
 	s.wantKey = false
 	s.field = noField
 	if len(s.key) <= keyLimit+1 {
-		s.field = s.node().member(keyText(s.key[:len(s.key)-1]), s.kind)
+		s.field = s.node().member(string(keyText(s.key[:len(s.key)-1])), s.kind)
 	}
 }
 

@@ -33,7 +33,7 @@ type Placement struct {
 	ID        uint64
 	Endpoint  picker.Endpoint
 	Fallbacks []picker.Endpoint
-	// Evicted is closed when the request is to be stopped in flight.
+	// Evicted is closed when the request is to be stopped in flight; nil: it never is.
 	Evicted <-chan struct{}
 }
 

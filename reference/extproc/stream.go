@@ -253,9 +253,25 @@ type received struct {
 	err error
 }
 
-// responsePhase answers the response's messages until the stream ends or the request is evicted. A reader of its own is needed only
-// here, because only here two things are awaited at once; it ends with the stream's context and Server.Wait waits for it.
+// responsePhase answers the response's messages until the stream ends or the request is evicted.
 func (x *exchange) responsePhase() error {
+	if x.placement.Evicted != nil {
+		return x.evictableResponse()
+	}
+	for {
+		m, err := x.stream.Recv()
+		if err != nil {
+			return ended(err)
+		}
+		if err := x.response(m); err != nil {
+			return err
+		}
+	}
+}
+
+// evictableResponse is responsePhase for a request that may be evicted. A reader of its own is needed only here, because only here two
+// things are awaited at once; it ends with the stream's context and Server.Wait waits for it.
+func (x *exchange) evictableResponse() error {
 	in := make(chan received)
 	ctx := x.stream.Context()
 	x.s.readers.Add(1)

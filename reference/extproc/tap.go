@@ -145,3 +145,14 @@ func lineEnd(p []byte) int {
 	}
 	return len(p)
 }
+
+// UsageOf is the token usage that an OpenAI-style answer reports, whichever way it was cut into pieces.
+func UsageOf(contentType string, pieces ...[]byte) Usage {
+	t := newTap(openAI, "", "")
+	t.headers(Headers{"content-type": contentType}, 200)
+	for _, p := range pieces {
+		t.pass(p, false)
+	}
+	t.pass(nil, true)
+	return t.scan.usage
+}

@@ -71,6 +71,9 @@ func (c *Controller) KeepPrefix(blocks int) { c.blocks = blocks }
 // Off tells whether flow control is switched off (Config.Off).
 func (c *Controller) Off() bool { return c.cfg.Off }
 
+// Evicts tells whether requests may be stopped in flight (Config.Eviction).
+func (c *Controller) Evicts() bool { return c.evictor.on }
+
 // Queued is the number of waiting requests.
 func (c *Controller) Queued() int { return int(c.requests) }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/llm-weir/weir/harness/wire"
 )
@@ -23,6 +25,7 @@ type exchange struct {
 	p      *processor // nil once the picker has no more say
 	up     *upload
 	seen   Exchange
+	orders directives
 
 	header  http.Header // of the request as it will be forwarded
 	body    []byte      // as it will be forwarded
@@ -36,7 +39,7 @@ func newExchange(g *Gateway, w http.ResponseWriter, r *http.Request) *exchange {
 	if x.header.Get(wire.HeaderRequestID) == "" {
 		x.header.Set(wire.HeaderRequestID, newRequestID())
 	}
-	x.seen = Exchange{ID: x.header.Get(wire.HeaderID), RequestID: x.header.Get(wire.HeaderRequestID), Decision: -1}
+	x.seen = Exchange{ID: x.header.Get(wire.HeaderID), RequestID: x.header.Get(wire.HeaderRequestID), Decision: -1, First: -1}
 	return x
 }
 
@@ -119,7 +122,12 @@ func (x *exchange) reply(a *answer) {
 func (x *exchange) process() *answer {
 	meta := subsetMetadata(x.header)
 	x.header.Del(wire.HeaderSubset)
-	p, err := x.g.open(x.ctx, meta)
+	var err error
+	if x.orders, err = takeDirectives(x.header); err != nil {
+		close(x.upEnded)
+		return problem(http.StatusBadRequest, err)
+	}
+	p, err := x.g.open(x.streamContext(), meta)
 	if err != nil {
 		close(x.upEnded)
 		return x.readBodyThen(x.lost(err))
@@ -131,7 +139,8 @@ func (x *exchange) process() *answer {
 	}
 	eos := bodyless(x.r)
 	sendErr := p.send(&extprocv3.ProcessingRequest{Request: &extprocv3.ProcessingRequest_RequestHeaders{RequestHeaders: &extprocv3.HttpHeaders{
-		Headers:     headerMap([][2]string{{":method", x.r.Method}, {":path", x.r.URL.RequestURI()}, {":authority", x.r.Host}, {":scheme", scheme}}, x.header),
+		Headers: x.orders.shape(headerMap([][2]string{{":method", x.r.Method}, {":path", x.r.URL.RequestURI()}, {":authority", x.r.Host},
+			{":scheme", scheme}}, x.header)),
 		EndOfStream: eos,
 	}}})
 	x.up = &upload{more: make(chan struct{}, 1), read: make(chan struct{})}
@@ -147,8 +156,22 @@ func (x *exchange) process() *answer {
 		if !eos && sendErr == nil {
 			x.up.forward(x.ctx, p, x.g.cfg.ChunkBytes)
 		}
+		if x.orders.halfClose {
+			_ = p.stream.CloseSend()
+		}
 	}()
 	return x.awaitRequest(eos)
+}
+
+// streamContext is the context of the picker's stream, with the deadline that the request asks for.
+func (x *exchange) streamContext() context.Context {
+	if x.orders.deadline <= 0 {
+		return x.ctx
+	}
+	ctx, stop := context.WithTimeout(x.ctx, x.orders.deadline)
+	cancel := x.cancel
+	x.cancel = func() { stop(); cancel() }
+	return ctx
 }
 
 // lost is the end of the picker's stream before it had its say: a 500, or nil to fail open after x.body is whole.
@@ -158,6 +181,9 @@ func (x *exchange) lost(err error) *answer {
 	}
 	err = fmt.Errorf("ext_proc stream failed: %w", err)
 	x.seen.Err = err
+	if status.Code(errors.Unwrap(err)) == codes.DeadlineExceeded && x.orders.deadline > 0 {
+		return problem(http.StatusGatewayTimeout, err)
+	}
 	if !x.g.cfg.FailOpen {
 		return problem(http.StatusInternalServerError, err)
 	}
@@ -219,6 +245,9 @@ func (x *exchange) awaitRequest(eos bool) *answer {
 			if !ok {
 				return x.readBodyThen(x.lost(x.p.failure()))
 			}
+			if x.seen.First < 0 {
+				x.seen.First = x.g.cfg.Clock.Now()
+			}
 			switch r := m.GetResponse().(type) {
 			case *extprocv3.ProcessingResponse_ImmediateResponse:
 				return x.immediate(r.ImmediateResponse)
@@ -263,6 +292,11 @@ func (x *exchange) awaitRequest(eos bool) *answer {
 	x.seen.Decision = x.up.since(x.g.cfg.Clock.Now())
 	if !complete {
 		x.body = x.up.buf
+	}
+	if x.orders.halfClose { // the picker is told nothing of the response
+		<-x.upEnded
+		x.g.leave(x.p, func() {}) // the exchange goes on, and ends the stream with itself if the picker has not
+		x.p = nil
 	}
 	return x.destination()
 }

@@ -29,6 +29,7 @@ import (
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
@@ -73,6 +74,7 @@ type Exchange struct {
 	Served              string        // address that took the request
 	Decision            time.Duration // from the request's last body byte to the picker's answer; negative if none came
 	Status              int           // status sent to the client, 0 if none
+	First               time.Duration // the picker's first message, by the gateway's clock; negative if none came
 	Immediate           bool          // the picker's ImmediateResponse ended it
 	Reason              string        // wire.HeaderDroppedReason of an ImmediateResponse
 	Broken              bool          // the client's stream was broken off after its headers
@@ -171,6 +173,23 @@ func (c *Config) fill() error {
 		c.Logger = slog.Default()
 	}
 	return errors.Join(errs...)
+}
+
+// Ready dials the picker and returns when every connection is up, or with ctx.
+func (g *Gateway) Ready(ctx context.Context) error {
+	for _, c := range g.conns {
+		for {
+			c.Connect()
+			s := c.GetState()
+			if s == connectivity.Ready {
+				break
+			}
+			if !c.WaitForStateChange(ctx, s) {
+				return fmt.Errorf("picker %s is not reachable: %w", g.cfg.ExtProcAddr, context.Cause(ctx))
+			}
+		}
+	}
+	return nil
 }
 
 // Handler serves HTTP/1 clients. It breaks off a client's stream by panicking with http.ErrAbortHandler, which net/http expects.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -49,6 +50,33 @@ func (g *Gateway) open(ctx context.Context, meta *corev3.Metadata) (*processor, 
 		}
 	})
 	return p, nil
+}
+
+// Idle opens n streams to the picker and says nothing on them; they last until ctx ends or the gateway is closed.
+func (g *Gateway) Idle(ctx context.Context, n int) error {
+	for range n {
+		ctx, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(g.base, cancel)
+		stream, err := g.client().Process(ctx)
+		if err == nil {
+			// Without a message a stream may not leave this side; the empty one is none that a picker would answer.
+			err = stream.Send(&extprocv3.ProcessingRequest{})
+		}
+		if err != nil {
+			cancel()
+			return fmt.Errorf("idle stream: %w", err)
+		}
+		g.tasks.Go(func() {
+			defer cancel()
+			defer stop()
+			for {
+				if _, err := stream.Recv(); err != nil {
+					return
+				}
+			}
+		})
+	}
+	return nil
 }
 
 // failure is how the stream ended; nil for an orderly end.

@@ -113,6 +113,9 @@ func (p *Picker) InFlightTokens(id EndpointID) int64 {
 // Off tells whether flow control is switched off, so that nothing is ever queued.
 func (p *Picker) Off() bool { return p.flow.Off() }
 
+// Evicts tells whether requests may be stopped in flight.
+func (p *Picker) Evicts() bool { return p.flow.Evicts() }
+
 // QueueLen is the number of waiting requests.
 func (p *Picker) QueueLen() int { return p.flow.Queued() }
 

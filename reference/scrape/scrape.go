@@ -8,6 +8,7 @@
 package scrape
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -112,9 +113,10 @@ func (s *Scraper) Close() {
 func (s *Scraper) poll(ctx context.Context, t Target) {
 	warned := map[string]bool{}
 	failing := false
+	var page bytes.Buffer // kept from scrape to scrape: a page has tens of kilobytes
 	for {
 		at := s.cfg.Clock.Now()
-		load, warnings, err := s.scrape(ctx, t.URL)
+		load, warnings, err := s.scrape(ctx, t.URL, &page)
 		if ctx.Err() != nil {
 			return
 		}
@@ -141,7 +143,7 @@ func (s *Scraper) poll(ctx context.Context, t Target) {
 }
 
 // scrape reads one page; the Load of an error is not OK.
-func (s *Scraper) scrape(ctx context.Context, url string) (picker.Load, []string, error) {
+func (s *Scraper) scrape(ctx context.Context, url string, page *bytes.Buffer) (picker.Load, []string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
@@ -156,10 +158,13 @@ func (s *Scraper) scrape(ctx context.Context, url string) (picker.Load, []string
 	if resp.StatusCode != http.StatusOK {
 		return picker.Load{}, nil, fmt.Errorf("status %s", resp.Status)
 	}
-	body := &io.LimitedReader{R: resp.Body, N: s.cfg.BodyLimit + 1}
-	load, warnings, err := Parse(body)
-	if body.N <= 0 {
+	page.Reset()
+	n, err := page.ReadFrom(io.LimitReader(resp.Body, s.cfg.BodyLimit+1))
+	if err != nil {
+		return picker.Load{}, nil, err
+	}
+	if n > s.cfg.BodyLimit {
 		return picker.Load{}, nil, fmt.Errorf("%w: larger than %d bytes", ErrPage, s.cfg.BodyLimit)
 	}
-	return load, warnings, err
+	return Parse(page.Bytes())
 }

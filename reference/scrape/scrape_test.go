@@ -2,6 +2,7 @@ package scrape
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -43,11 +44,17 @@ func TestParse(t *testing.T) {
 		{"adapters, the latest series, running first, each once", "# TYPE vllm:lora_requests_info gauge\nvllm:lora_requests_info{max_lora=\"2\",running_lora_adapters=\"old\",waiting_lora_adapters=\"\"} 5\n" +
 			"vllm:lora_requests_info{max_lora=\"4\",running_lora_adapters=\"a, b\",waiting_lora_adapters=\"c,a\"} 7.5e9\n", picker.Load{Adapters: []string{"a", "b", "c"}, MaxAdapters: 4, OK: true}, 0, false},
 		{"no adapters at work", "# TYPE vllm:lora_requests_info gauge\nvllm:lora_requests_info{max_lora=\"x\",running_lora_adapters=\"\",waiting_lora_adapters=\"\"} 1\n", picker.Load{OK: true}, 0, false},
+		{"families whose names begin alike", "# TYPE vllm:num_requests_waiting_by_reason gauge\nvllm:num_requests_waiting_by_reason{reason=\"capacity\"} 7\nvllm:num_requests_waitings 8\n" + page,
+			picker.Load{Waiting: 3, Running: 2, KV: 0.5, HasWaiting: true, HasKV: true, OK: true}, 0, false},
+		{"blanks before a name, and a comment that is none of its type", "\t #  TYPE  vllm:num_requests_waiting gauge\n#TYPE\n# vllm:num_requests_waiting 9\n\r\n  vllm:num_requests_waiting\t3\n", picker.Load{Waiting: 3, HasWaiting: true, OK: true}, 0, false},
+		{"a broken family that nobody uses", page + "vllm:other{ 1 2 3 4\n", picker.Load{Waiting: 3, Running: 2, KV: 0.5, HasWaiting: true, HasKV: true, OK: true}, 0, false},
+		{"a broken family that is used", page + "vllm:num_requests_running{ 1 2 3 4\n", picker.Load{}, 0, true},
+		{"a page that breaks off", page[:len(page)-1], picker.Load{}, 0, true},
 		{"an empty page", "", picker.Load{OK: true}, 0, false},
 		{"no page at all", "<html>", picker.Load{}, 0, true},
 	}
 	for _, r := range rows {
-		got, warnings, err := Parse(strings.NewReader(r.page))
+		got, warnings, err := Parse([]byte(r.page))
 		if !reflect.DeepEqual(got, r.want) || len(warnings) != r.warnings || (err != nil) != r.fails {
 			t.Errorf("%s: %+v %v %v", r.why, got, warnings, err)
 		}
@@ -122,10 +129,50 @@ func TestPolling(t *testing.T) {
 	}
 }
 
+// TestParseLooksAtItsOwnLines: the lines of other families change nothing, wherever they stand.
+func TestParseLooksAtItsOwnLines(t *testing.T) {
+	want, _, err := Parse([]byte(page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, _, err := Parse(long())
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v %v, want %+v", got, err, want)
+	}
+}
+
+// long is a page as long as vLLM's.
+func long() []byte {
+	var b strings.Builder
+	for i, line := range strings.SplitAfter(page, "\n") {
+		b.WriteString(line)
+		if strings.HasPrefix(line, "#") {
+			continue // a type stands above its series
+		}
+		fmt.Fprintf(&b, "# HELP vllm:h%d_seconds Histogram of a latency in seconds.\n# TYPE vllm:h%d_seconds histogram\n", i, i)
+		for le := range 120 {
+			fmt.Fprintf(&b, "vllm:h%d_seconds_bucket{model_name=\"m\",engine=\"0\",le=\"%d.0\"} 0.0\n", i, le)
+		}
+		fmt.Fprintf(&b, "vllm:h%d_seconds_bucket{model_name=\"m\",engine=\"0\",le=\"+Inf\"} 0.0\nvllm:h%d_seconds_sum 0\nvllm:h%d_seconds_count 0\n", i, i, i)
+	}
+	return []byte(b.String())
+}
+
+func BenchmarkParse(b *testing.B) {
+	p := long()
+	b.SetBytes(int64(len(p)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, _, err := Parse(p); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(page))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l, _, err := Parse(strings.NewReader(string(b)))
+		l, _, err := Parse(b)
 		if err != nil && l.OK {
 			t.Error("an error with a load")
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/llm-weir/weir/harness/evidence"
@@ -36,12 +37,22 @@ func (s *Server) infer(w http.ResponseWriter, r *http.Request, at endpoint) {
 	}
 	arrival := s.clk.Now()
 	q, fault := s.parse(at, raw, r.Header)
-	c := s.arrive(r, raw, q, arrival, fault == nil)
+	odd := r.Header.Get(wire.HeaderAnswer)
+	broken, _ := Breaks(odd)
+	if _, _, known := Answer(odd); odd != "" && !known && !broken {
+		fault = badRequest("header %s is %q, must be one of %s", wire.HeaderAnswer, odd, strings.Join(Answers(), ", "))
+		odd = ""
+	}
+	c := s.arrive(r, raw, q, arrival, fault == nil && odd == "")
 	s.event()
 	defer s.end(c, evidence.Aborted, nil) // if nothing below decided
 	switch {
 	case c.fail != 0:
 		s.refuse(c, errorFor(c.fail, fmt.Sprintf("simulated failure with status %d", c.fail)), w)
+	case broken:
+		s.serveBroken(w, c, odd)
+	case odd != "":
+		s.serveOdd(w, c, odd)
 	case fault != nil:
 		s.refuse(c, fault, w)
 	case c.held:
@@ -63,7 +74,7 @@ func (s *Server) arrive(r *http.Request, raw []byte, q request, arrival time.Dur
 		Scenario: r.Header.Get(wire.HeaderScenario), ID: r.Header.Get(wire.HeaderID), Endpoint: s.cfg.Name,
 		Arrival: int64(arrival), Released: evidence.Never, FirstToken: evidence.Never, End: evidence.Never, Ending: evidence.Running,
 		Stream: q.stream, PromptTokens: q.prompt, Bytes: int64(len(raw)), BodySHA256: hash(raw), JSONSHA256: wire.JSONHash(raw),
-		ControlHeaders: []string{},
+		ControlHeaders: []string{}, RequestID: r.Header.Get(wire.HeaderRequestID),
 	}
 	for _, name := range wire.ControlHeaders {
 		if r.Header.Values(name) != nil {

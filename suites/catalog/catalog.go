@@ -7,6 +7,7 @@ package catalog
 import (
 	"slices"
 
+	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/verdict"
@@ -27,6 +28,21 @@ func Requirements() []Requirement {
 		intakeRequirements, deliveryRequirements)
 }
 
+// ShownBy lists the requirements about restraint with the one that shows that there is something to restrain. A router that never does a
+// thing keeps every rule about not doing it.
+func ShownBy() []evidence.Shown {
+	var out []evidence.Shown
+	for _, pair := range [][2]string{
+		{"FC-EVI-02", "FC-EVI-01"}, {"FC-EVI-03", "FC-EVI-01"}, {"FC-EVI-10", "FC-EVI-01"}, {"FC-EVI-11", "FC-EVI-01"}, {"FC-EVI-15", "FC-EVI-01"},
+		{"FC-CAP-14", "FC-CAP-01"}, // a limit of 0 as the default means something where limits are kept
+		{"FC-TTL-03", "FC-TTL-01"}, {"FC-TTL-04", "FC-TTL-01"}, {"FC-CAP-09", "FC-CAP-01"},
+		{"FC-HEAD-05", "FC-SAT-01"},
+	} {
+		out = append(out, evidence.Shown{Requirement: pair[0], By: pair[1]})
+	}
+	return out
+}
+
 // Find gives the row of an id.
 func Find(id string) (Requirement, bool) {
 	for _, r := range Requirements() {
@@ -42,7 +58,7 @@ func Find(id string) (Requirement, bool) {
 func Scenarios() []scenario.Scenario {
 	return slices.Concat(activationScenarios, classificationScenarios, priorityScenarios, fairnessScenarios, orderingScenarios,
 		saturationScenarios, ceilingScenarios, holdbackScenarios, backlogScenarios, capacityScenarios, endingScenarios, evictionScenarios, surfaceScenarios, gateScenarios, queueScenarios,
-		contractScenarios, loadScenarios)
+		contractScenarios, wireScenarios, objectScenarios, pageScenarios, stageScenarios, matrixScenarios, multiScenarios, kubeScenarios, loadScenarios)
 }
 
 // Compile writes every scenario down for a profile and a seed. Scenarios of which the profile judges nothing are included with no checks.

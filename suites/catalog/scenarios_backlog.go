@@ -80,12 +80,19 @@ var backlogScenarios = []scenario.Scenario{
 	{
 		Name: "sat-one-hot", Title: "A hot endpoint gets nothing new while another qualifies",
 		Write: func(b *scenario.Builder) {
-			if b.Profile.Config.Detector == "inline" {
-				return
-			}
 			// The scorer prefers a throughout, and the pool's mean stays below 1: only the endpoint's own reading can send a request to b.
 			b.Util(5, 0.8, 2)
 			b.Config.Scorer = "kv-cache-utilization-scorer"
+			if b.Profile.Config.Detector == "inline" {
+				b.Config.Scorer = "queue-scorer" // this contract has no filter; its default scorer keeps requests away from the hot one
+				setLoad(b, 1, load{waiting: 3})
+				setLoad(b, 0, load{})
+				answered(b, "FC-SAT-25", "cool", "a", 2)
+				setLoad(b, 1, load{})
+				setLoad(b, 0, load{waiting: 9})
+				answered(b, "FC-SAT-25", "hot", "b", 20)
+				return
+			}
 			setLoad(b, 1, load{kv: 0.05})
 			setLoad(b, 0, load{})
 			answered(b, "FC-SAT-25", "cool", "a", 5)

@@ -175,15 +175,17 @@ var capacityScenarios = []scenario.Scenario{
 	{
 		Name: "cap-no-displacement", Title: "A capacity refusal displaces nothing, whatever the priorities", Needs: banded,
 		Write: func(b *scenario.Builder) {
-			if b.Profile.Config.Detector == "inline" {
-				return // this contract documents no global request limit (FC-CAP-04)
-			}
 			b.Cap(1, 1)
 			b.Bands("", "", 100, -10)
-			b.Config.MaxRequests = 2
+			size := func(*sut.Request) {}
+			if b.Profile.Config.Detector == "inline" { // this contract documents no global request limit (FC-CAP-04), but one of bytes
+				b.Config.MaxBytes, size = 2000, scenario.Size(1000)
+			} else {
+				b.Config.MaxRequests = 2
+			}
 			b.Plug()
-			low := b.Queue(b.Req("low1", scenario.At(-10)), b.Req("low2", scenario.At(-10)))
-			over := sendOver(b, b.Req("high1", scenario.At(100)))
+			low := b.Queue(b.Req("low1", scenario.At(-10), size), b.Req("low2", scenario.At(-10), size))
+			over := sendOver(b, b.Req("high1", scenario.At(100), size))
 			b.Drain()
 			capacityRefusal(b, "FC-CAP-12", over, low)
 			b.Completed("FC-CAP-12", low...)

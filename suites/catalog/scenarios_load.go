@@ -106,18 +106,24 @@ func RunChecks(p profile.Profile) []checks.Spec {
 		drain = "no-drain"
 	}
 	unnamed := []string{"ref-gate-off"} // legacy admission names no reason (spec/endpoint-picker.md §5.4)
-	if !slices.Contains(p.Reasons, wire.ReasonNoEndpoints) {
-		// Router 0.9 names no reason where a dispatched request finds no candidate (spec/endpoint-picker.md §5.3).
-		unnamed = append(unnamed, "ref-no-candidate", "head-all-excluded")
-	}
+	unnamed = append(unnamed, unnamedReasons(p.Reasons)...)
+	deadlined := []string{"ttl-stream-deadline"}
 	all := []checks.Spec{
 		{Check: "conservation", Requirement: "INV-03", Needed: 200, Kinds: 3},
 		{Check: "no-internal-errors", Requirement: "INV-06", Needed: 20, Statuses: statuses, Reasons: p.Reasons,
-			Malformed: []string{"proto-malformed"}, Mode: drain, Unnamed: unnamed, Cut: []string{"evi-mid-stream"}},
+			Malformed: []string{"proto-malformed", "hostile-beside-steady"}, Mode: drain, Unnamed: unnamed, Deadlined: deadlined, Cut: []string{"evi-mid-stream"}},
 		{Check: "one-dispatch", Requirement: "INV-07", Needed: 200},
 		{Check: "declared-reasons", Requirement: "FC-REF-08", Needed: 3, Reasons: p.Reasons},
-		{Check: "clean-refusals", Requirement: "FC-REF-10", Needed: 20},
+		{Check: "clean-refusals", Requirement: "FC-REF-10", Needed: 20, Deadlined: deadlined},
 		{Check: "refused-unseen", Requirement: "FC-REF-11", Needed: 20, Reason: p.Refusals.Evicted.Reason},
+	}
+	all = append(all, checks.Spec{Check: "work-conserving", Requirement: "INV-08", Needed: 20, Within: time.Second + p.Tolerances.Slack, Counts: conserving(p)})
+	if len(p.Metrics.QueueDuration) > 0 {
+		c := checks.Spec{Check: "counters", Requirement: "INV-14", Needed: 10}
+		if len(p.Metrics.RequestsTotal) > 0 {
+			c.Names = []string{p.Metrics.QueueDuration[0] + "_count", p.Metrics.RequestsTotal[0]}
+		}
+		all = append(all, c)
 	}
 	var out []checks.Spec
 	for _, s := range all {
@@ -126,6 +132,37 @@ func RunChecks(p profile.Profile) []checks.Spec {
 		}
 	}
 	return out
+}
+
+// conserving lists the scenarios in which any waiting request may take any free place, with the number of places: one limit for all
+// bands, nothing but the clients' own doing that would keep a request from being eligible.
+func conserving(p profile.Profile) map[string]int {
+	out := map[string]int{}
+	for _, s := range Scenarios() {
+		c := scenario.Compile(s, p, 0)
+		f := c.Config
+		if c.Capacity <= 0 || !f.Hold || f.Ceiling.Kind != "" || f.Eviction || f.GateOff || f.Detector.Mode != "" || f.Detector.Headroom > 0 {
+			continue
+		}
+		if f.Detector.Kind == "utilization" && !f.HeldAsWaiting || slices.ContainsFunc(f.Endpoints, func(e sut.Endpoint) bool { return e.Out || e.Role != "" }) {
+			continue
+		}
+		if !slices.ContainsFunc(c.Script.Steps, unfree) {
+			out[c.Name] = c.Capacity
+		}
+	}
+	return out
+}
+
+// unfree tells whether a step may keep requests from being eligible although the router has room.
+func unfree(s sut.Step) bool {
+	switch s.Op {
+	case sut.OpAdd, sut.OpRemove, sut.OpLabel, sut.OpFault, sut.OpScript, sut.OpShutdown, sut.OpRestart, sut.OpLoad, sut.OpHold:
+		return true
+	}
+	return slices.ContainsFunc(s.Requests, func(r sut.Request) bool {
+		return len(r.Subset) > 0 || r.BodyDelay > 0 || r.Extra[wire.HeaderSubset] != "" || r.Extra[wire.HeaderHalfClose] != ""
+	})
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -7,11 +7,16 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/llm-weir/weir/harness/env"
+	"github.com/llm-weir/weir/harness/env/binary"
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/harness/sut"
@@ -28,6 +33,13 @@ type Options struct {
 	// PickerCommand starts a picker process for start-up scenarios: argv up to the flags. Empty: the document is loaded and served in
 	// this process, and a refusal counts as exit status 2.
 	PickerCommand []string
+
+	// Command starts a picker that is judged in place of the reference; nil: the reference. Contract and Tamper do not matter then.
+	Command        *binary.Command
+	StartLimit     time.Duration // of that picker; 0: 10 s
+	TLS            bool          // it serves ext_proc with TLS, under whatever certificate
+	Discover       bool          // nobody has declared its features: those that it refuses at start are not judged
+	Implementation sut.Implementation
 }
 
 // System is one local system under test.
@@ -37,6 +49,7 @@ type System struct {
 	doc    string
 	loaded epconfig.Config
 	stage  *stage
+	own    *binary.Command // that starts the reference as a program; nil: nobody knows one
 }
 
 // New makes a system; nothing runs before Configure.
@@ -44,14 +57,30 @@ func New(o Options) *System { return &System{opts: o} }
 
 // Describe implements sut.System.
 func (s *System) Describe() sut.Implementation {
-	return sut.Implementation{Organization: "weir", Project: "reference picker", Version: s.opts.Version, Features: env.Features(s.opts.Contract)}
+	if s.opts.Command != nil {
+		return s.opts.Implementation
+	}
+	features := append(env.Features(s.opts.Contract), string(sut.LargeBodies))
+	if len(s.opts.PickerCommand) > 0 {
+		features = append(features, string(sut.KubeAPI))
+	}
+	return sut.Implementation{Organization: "weir", Project: "reference picker", Version: s.opts.Version, Features: features}
 }
 
 // Configure implements sut.System.
-func (s *System) Configure(_ context.Context, c sut.Configuration) error {
+func (s *System) Configure(ctx context.Context, c sut.Configuration) error {
 	doc, err := sut.Render(c, s.opts.Dialect)
 	if err != nil {
 		return err
+	}
+	if s.opts.Command != nil {
+		s.cfg, s.doc = c, doc
+		return s.discover(ctx)
+	}
+	if c.NeedsKube() {
+		if err := s.ownCommand(); err != nil {
+			return err
+		}
 	}
 	loaded, err := s.opts.Tamper.Load(doc, s.opts.Contract)
 	if err != nil {
@@ -61,18 +90,48 @@ func (s *System) Configure(_ context.Context, c sut.Configuration) error {
 	return nil
 }
 
+// ownCommand finds out how to start the reference as a program.
+func (s *System) ownCommand() error {
+	if len(s.opts.PickerCommand) == 0 {
+		return &sut.UnsupportedError{Feature: sut.KubeAPI, Why: "the reference in this process has no Kubernetes API"}
+	}
+	var words []string
+	for _, w := range s.opts.PickerCommand {
+		words = append(words, strconv.Quote(w))
+	}
+	c, err := binary.Parse(strings.Join(words, " ") + " --config-file {{.Config}} --grpc-port {{.GRPCPort}} --grpc-health-port {{.HealthPort}} --metrics-port {{.MetricsPort}}" +
+		" --contract " + s.opts.Contract.Name + " --allow-experimental-plugins")
+	s.own = &c
+	return err
+}
+
 // Play implements sut.System.
 func (s *System) Play(ctx context.Context, script sut.Script, out evidence.Sink) error {
 	if s.doc == "" {
 		return fmt.Errorf("scenario %s: the system is not configured", script.Scenario)
 	}
 	out.File("config.yaml", []byte(s.doc))
-	st, err := start(script.Scenario, s, out)
+	st, err := start(ctx, script.Scenario, s, out)
 	if err != nil {
 		return err
 	}
 	s.stage = st
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	st.tasks.Go(func() {
+		select {
+		case <-st.router.Failed():
+			cancel(st.router.Failure())
+		case <-ctx.Done():
+		}
+	})
 	err = sut.PlayOn(ctx, st, script, out)
+	select {
+	case <-st.router.Failed(): // also between the last step and here
+		err = cmp.Or(err, st.router.Failure())
+	default:
+	}
+	cancel(nil)
 	st.flush()
 	return errors.Join(err, st.close())
 }

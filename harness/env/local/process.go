@@ -22,17 +22,23 @@ import (
 // startLimit is how long a process may take to come up or to refuse its configuration (spec/requirements.md, "exit").
 const startLimit = 10 * time.Second
 
+// alphaFlag lets plugins of alpha stability in (FC-CFG-14).
+const alphaFlag = "--allow-experimental-plugins"
+
 // Ready is the line a picker process prints when its ports are open.
 const Ready = "picker ready"
 
 // TryStart implements sut.Stage.
-func (st *stage) TryStart(ctx context.Context, name, doc string) evidence.Process {
+func (st *stage) TryStart(ctx context.Context, name, doc string, stable bool) evidence.Process {
 	began := st.clock.Now()
 	var p evidence.Process
-	if len(st.sys.opts.PickerCommand) == 0 {
-		p = st.startHere(doc)
-	} else {
-		p = st.startProcess(ctx, doc)
+	switch {
+	case st.sys.opts.Command != nil:
+		p = st.tryProgram(ctx, name, doc, stable)
+	case len(st.sys.opts.PickerCommand) == 0:
+		p = st.startHere(doc, stable)
+	default:
+		p = st.startProcess(ctx, doc, stable)
 	}
 	p.Case, p.Duration = name, int64(st.clock.Now()-began)
 	if len(p.Text) > 4096 {
@@ -42,8 +48,11 @@ func (st *stage) TryStart(ctx context.Context, name, doc string) evidence.Proces
 }
 
 // startHere loads and serves the document in this process.
-func (st *stage) startHere(doc string) evidence.Process {
+func (st *stage) startHere(doc string, stable bool) evidence.Process {
 	cfg, err := st.sys.opts.Tamper.Load(doc, st.sys.opts.Contract)
+	if err == nil && stable {
+		err = cfg.Stable()
+	}
 	if err == nil {
 		var m *picker.Picker
 		if m, err = picker.New(cfg.Picker); err == nil {
@@ -89,7 +98,7 @@ func (o *output) String() string {
 }
 
 // startProcess starts a picker with the document and waits until it is ready or has ended.
-func (st *stage) startProcess(ctx context.Context, doc string) evidence.Process {
+func (st *stage) startProcess(ctx context.Context, doc string, stable bool) evidence.Process {
 	dir, err := os.MkdirTemp("", "weir-start-")
 	if err != nil {
 		return evidence.Process{ExitCode: -1, Text: err.Error()}
@@ -101,9 +110,13 @@ func (st *stage) startProcess(ctx context.Context, doc string) evidence.Process 
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	argv := append(slices.Clone(st.sys.opts.PickerCommand), "--config-file", file, "--contract", st.sys.opts.Contract.Name, "--allow-experimental-plugins",
+	argv := append(slices.Clone(st.sys.opts.PickerCommand), "--config-file", file, "--contract", st.sys.opts.Contract.Name,
 		"--grpc-addr", loopback, "--health-addr", loopback, "--metrics-addr", loopback)
+	if !stable {
+		argv = append(argv, alphaFlag)
+	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG=", "KUBERNETES_SERVICE_HOST=") // no cluster has a say in whether a document is refused
 	ready := make(chan struct{})
 	out := &output{seen: ready}
 	cmd.Stdout, cmd.Stderr = out, out

@@ -4,15 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"sort"
 	"sync"
 	"time"
-
-	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/env"
@@ -22,7 +17,6 @@ import (
 	"github.com/llm-weir/weir/loadgen/plan"
 	"github.com/llm-weir/weir/loadgen/runner"
 	"github.com/llm-weir/weir/reference/epp"
-	"github.com/llm-weir/weir/reference/gateway"
 	"github.com/llm-weir/weir/reference/picker"
 	"github.com/llm-weir/weir/sim-vllm/server"
 )
@@ -34,23 +28,25 @@ type stage struct {
 	out      evidence.Sink
 	clock    clock.Real
 	sims     []*sim
-	epp      *epp.Server
-	gateway  *gateway.Gateway
-	front    *http.Server
-	sender   *openai.Sender
+	router   router
+	down     chan struct{} // closed when the router has ended after Shutdown; nil before
+	port     int           // of every model server; 0: each has one of its own
+	doors    []*door
 
 	base     context.Context
 	cancel   context.CancelCauseFunc
 	requests sync.WaitGroup // clients
 	tasks    sync.WaitGroup // servers and shutdowns
 	once     sync.Once
+	failure  error // of close
 
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at every change
-	clients map[string]*client
-	order   []*client
-	open    int      // clients without an ending
-	member  []string // names of the endpoints in the pool
+	mu       sync.Mutex
+	changed  chan struct{} // closed and replaced at every change
+	clients  map[string]*client
+	order    []*client
+	open     int      // clients without an ending
+	handling int      // requests inside the gateway
+	member   []string // names of the endpoints in the pool
 }
 
 type client struct {
@@ -108,10 +104,10 @@ func (st *stage) Send(r sut.Request) {
 	st.order = append(st.order, c)
 	st.open++
 	st.mu.Unlock()
-	q := openai.Request{Scenario: st.scenario, ID: r.ID, Path: env.Path(r), Body: env.Body(r), Stream: r.Stream,
+	q := openai.Request{Scenario: st.scenario, ID: r.ID, Path: env.Path(r), Method: r.Method, Body: env.Body(r), Stream: r.Stream,
 		Headers: env.Headers(st.scenario, r, st.address), Intended: st.clock.Now(), BodyDelay: r.BodyDelay}
 	st.requests.Go(func() {
-		rec := st.sender.Do(ctx, q, nil)
+		rec := st.sender(r.Picker).Do(ctx, q, nil)
 		cancel(nil)
 		st.mu.Lock()
 		if c.abandoned {
@@ -296,8 +292,7 @@ func (st *stage) AddEndpoint(name string) error {
 	if !slices.Contains(st.member, name) {
 		st.member = append(st.member, name)
 	}
-	st.epp.SetEndpoints(st.pool())
-	return nil
+	return st.router.SetMembers(st.base, st.members())
 }
 
 // RemoveEndpoint implements sut.Stage.
@@ -307,75 +302,13 @@ func (st *stage) RemoveEndpoint(name string) error {
 		return fmt.Errorf("endpoint %q is not in the pool", name)
 	}
 	st.member = slices.Delete(st.member, i, i+1)
-	st.epp.SetEndpoints(st.pool())
-	return nil
-}
-
-// page reads the router's metrics page.
-func (st *stage) page() ([]*dto.MetricFamily, error) {
-	ctx, cancel := context.WithTimeout(st.base, 5*time.Second)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+st.epp.MetricsAddr()+"/metrics", nil)
-	if err != nil {
-		return nil, err
-	}
-	resp, err := st.sender.Client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("metrics page: %w", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("metrics page: status %d", resp.StatusCode)
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	byName, err := parser.TextToMetricFamilies(resp.Body)
-	if err != nil {
-		return nil, fmt.Errorf("metrics page: %w", err)
-	}
-	out := make([]*dto.MetricFamily, 0, len(byName))
-	for _, f := range byName {
-		out = append(out, f)
-	}
-	sort.Slice(out, func(i, j int) bool { return out[i].GetName() < out[j].GetName() })
-	return out, nil
-}
-
-// QueueSize implements sut.Stage.
-func (st *stage) QueueSize() (int, bool) {
-	families, err := st.page()
-	if err != nil {
-		return 0, false
-	}
-	return env.QueueSize(families)
-}
-
-// Sample implements sut.Stage.
-func (st *stage) Sample(mark string) error {
-	at := int64(st.clock.Now())
-	families, err := st.page()
-	if err != nil {
-		return err
-	}
-	for _, s := range env.Samples(families, at, mark) {
-		st.out.Sample(s)
-	}
-	return nil
-}
-
-// Shutdown implements sut.Stage.
-func (st *stage) Shutdown() {
-	st.tasks.Go(func() {
-		ctx, cancel := context.WithTimeout(st.base, 30*time.Second)
-		defer cancel()
-		_ = st.epp.Shutdown(ctx) // a drain that is cut short by the end of the scenario is the scenario's own doing
-		st.wake()
-	})
+	return st.router.SetMembers(st.base, st.members())
 }
 
 // Load implements sut.Stage.
 func (st *stage) Load(ctx context.Context, p plan.Plan) (string, error) {
 	names := st.sys.opts.Names
-	s, err := runner.Run(ctx, p, runner.Config{Sender: st.sender, Scenario: st.scenario, Model: env.Model, Timeout: time.Minute,
+	s, err := runner.Run(ctx, p, runner.Config{Sender: st.sender(0), Scenario: st.scenario, Model: env.Model, Timeout: time.Minute,
 		FairnessHeader: names.Fairness[0], ObjectiveHeader: names.Objective[0], OnDone: st.out.Client})
 	if err != nil {
 		return s.Invalid, err
@@ -398,6 +331,12 @@ func (st *stage) decided(d epp.Decision) {
 	}
 	st.out.Decision(evidence.Decision{At: int64(d.At), ID: d.Label, Kind: kind, Outcome: outcome, Flow: d.Flow, Priority: d.Priority,
 		Endpoint: d.Endpoint, Waited: int64(d.Waited), Saturation: d.Saturation})
+}
+
+func (st *stage) unhandled() bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.handling == 0
 }
 
 // settleLimit is how long the model servers may take to notice that nobody listens any more.

@@ -13,10 +13,6 @@ import (
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
-	"github.com/llm-weir/weir/loadgen/openai"
-	"github.com/llm-weir/weir/reference/epp"
-	"github.com/llm-weir/weir/reference/gateway"
-	"github.com/llm-weir/weir/reference/picker"
 	"github.com/llm-weir/weir/sim-vllm/presets"
 	"github.com/llm-weir/weir/sim-vllm/server"
 )
@@ -30,7 +26,7 @@ type sim struct {
 }
 
 // start brings model servers, picker and gateway up; what came up is taken down again if the rest does not.
-func start(scenario string, s *System, out evidence.Sink) (st *stage, err error) {
+func start(ctx context.Context, scenario string, s *System, out evidence.Sink) (st *stage, err error) {
 	st = &stage{scenario: scenario, sys: s, out: out, clock: clock.NewReal(), clients: map[string]*client{}, changed: make(chan struct{})}
 	st.base, st.cancel = context.WithCancelCause(context.Background())
 	defer func() {
@@ -38,6 +34,9 @@ func start(scenario string, s *System, out evidence.Sink) (st *stage, err error)
 			err = errors.Join(err, st.close())
 		}
 	}()
+	if st.port, err = s.serverPort(); err != nil {
+		return st, err
+	}
 	for _, e := range s.cfg.Endpoints {
 		sm, err := st.startSim(e)
 		if err != nil {
@@ -45,20 +44,10 @@ func start(scenario string, s *System, out evidence.Sink) (st *stage, err error)
 		}
 		st.sims = append(st.sims, sm)
 	}
-	m, err := picker.New(s.loaded.Picker)
-	if err != nil {
-		return st, fmt.Errorf("reference: %w", err)
+	if st.router, err = st.startRouters(ctx); err != nil {
+		return st, err
 	}
-	w := epp.DefaultWiring(m, s.opts.Contract, s.loaded.SessionHeaders...)
-	if s.opts.Tamper.Wiring != nil {
-		s.opts.Tamper.Wiring(&w)
-	}
-	st.epp, err = epp.Serve(epp.Options{Wiring: w, Config: s.loaded, PoolName: "local", GRPCAddr: loopback, HealthAddr: loopback, MetricsAddr: loopback,
-		Endpoints: st.pool(), Objectives: s.cfg.Objectives, Clock: st.clock, OnDecision: st.decided, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return st, fmt.Errorf("picker: %w", err)
-	}
-	return st, st.startGateway()
+	return st, st.openDoors()
 }
 
 const loopback = "127.0.0.1:0"
@@ -80,8 +69,7 @@ func (st *stage) startSim(spec sut.Endpoint) (*sim, error) {
 	if err != nil {
 		return nil, fmt.Errorf("model server %s: %w", spec.Name, err)
 	}
-	// Each server has a loopback address of its own: pickers match subset hints by address without the port.
-	ln, err := net.Listen("tcp", fmt.Sprintf("127.0.1.%d:0", len(st.sims)+1))
+	ln, err := net.Listen("tcp", st.serverAddr(len(st.sims)+1))
 	if err != nil {
 		return nil, fmt.Errorf("model server %s: %w", spec.Name, err)
 	}
@@ -100,27 +88,27 @@ func serve(tasks *sync.WaitGroup, ln net.Listener, h http.Handler) *http.Server 
 	return hs
 }
 
-func (st *stage) startGateway() error {
-	g, err := gateway.New(gateway.Config{ExtProcAddr: st.epp.GRPCAddr(), Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return fmt.Errorf("gateway: %w", err)
+// counted counts the requests inside h, so that what the gateway saw of them is on record before the scenario is over.
+func (st *stage) counted(h http.Handler) http.Handler {
+	count := func(by int) {
+		st.mu.Lock()
+		st.handling += by
+		st.mu.Unlock()
+		st.wake()
 	}
-	st.gateway = g
-	ln, err := net.Listen("tcp", loopback)
-	if err != nil {
-		return fmt.Errorf("gateway: %w", err)
-	}
-	st.front = serve(&st.tasks, ln, g.Handler())
-	st.sender = &openai.Sender{Client: openai.NewClient(256), Clock: st.clock, BaseURL: "http://" + ln.Addr().String()}
-	return nil
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		count(1)
+		defer count(-1)
+		h.ServeHTTP(w, r)
+	})
 }
 
-// pool lists the endpoints that are in the pool.
-func (st *stage) pool() []picker.Endpoint {
-	var out []picker.Endpoint
+// members are the model servers in the pool.
+func (st *stage) members() []*sim {
+	var out []*sim
 	for _, name := range st.member {
 		if sm := st.sim(name); sm != nil {
-			out = append(out, picker.Endpoint{Name: name, Address: sm.addr, Role: epp.RoleOf(sm.spec.Role)})
+			out = append(out, sm)
 		}
 	}
 	return out
@@ -131,23 +119,26 @@ func (st *stage) close() error {
 	st.once.Do(func() {
 		st.cancel(errors.New("the scenario is over"))
 		st.requests.Wait()
-		if st.gateway != nil {
-			st.gateway.Close()
+		for _, d := range st.doors {
+			d.gateway.Close()
+			if d.front != nil {
+				d.front.Close()
+			}
 		}
-		if st.front != nil {
-			st.front.Close()
-		}
-		if st.epp != nil {
-			st.epp.Close()
+		st.Await(context.Background(), st.clock.Now()+settleLimit, st.unhandled)
+		if st.router != nil {
+			st.failure = st.router.Close()
 		}
 		for _, sm := range st.sims {
 			sm.server.Close()
 			sm.http.Close()
 		}
-		if st.sender != nil {
-			st.sender.Client.CloseIdleConnections()
+		for _, d := range st.doors {
+			if d.sender != nil {
+				d.sender.Client.CloseIdleConnections()
+			}
 		}
 		st.tasks.Wait()
 	})
-	return nil
+	return st.failure
 }

@@ -1,6 +1,8 @@
 package virtual
 
 import (
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,19 +34,34 @@ type router struct {
 
 func newRouter(st *stage, s *System, w epp.Wiring) *router {
 	r := &router{st: st, sys: s, wiring: w, metrics: epp.NewMetrics("virtual", s.loaded), calls: map[uint64]*call{}}
+	r.provision()
+	return r
+}
+
+// provision tells the picker of the priorities of all objectives.
+func (r *router) provision() {
 	var priorities []int
-	for _, name := range sortedKeys(s.cfg.Objectives) {
-		priorities = append(priorities, s.cfg.Objectives[name])
+	for _, name := range sortedKeys(r.sys.cfg.Objectives) {
+		priorities = append(priorities, r.sys.cfg.Objectives[name])
 	}
 	r.step(picker.Event{Kind: picker.SetPriorities, Priorities: priorities})
-	return r
+}
+
+// relabel tells the picker of the role of a server in its pool.
+func (r *router) relabel(sv *server) {
+	for i, e := range r.pool {
+		if e.ID == sv.id {
+			r.pool[i].Role = epp.RoleOf(sv.spec.Role)
+			r.metrics.Endpoints(r.pool)
+			r.step(picker.Event{Kind: picker.SetEndpoint, Endpoint: r.pool[i]})
+		}
+	}
 }
 
 func (r *router) join(sv *server) {
 	r.pool = append(r.pool, picker.Endpoint{ID: sv.id, Name: sv.spec.Name, Address: sv.address, Role: epp.RoleOf(sv.spec.Role)})
 	r.metrics.Endpoints(r.pool)
 	r.step(picker.Event{Kind: picker.SetEndpoint, Endpoint: r.pool[len(r.pool)-1]})
-	sv.inPool = true
 	r.scrape(sv)
 }
 
@@ -52,7 +69,6 @@ func (r *router) leave(sv *server) {
 	for i, e := range r.pool {
 		if e.ID == sv.id {
 			r.pool = append(r.pool[:i:i], r.pool[i+1:]...)
-			sv.inPool = false
 			r.metrics.Endpoints(r.pool)
 			r.step(picker.Event{Kind: picker.RemoveEndpoint, Endpoint: e})
 			return
@@ -62,7 +78,7 @@ func (r *router) leave(sv *server) {
 
 // scrape polls a model server's metrics for as long as it is in the pool.
 func (r *router) scrape(sv *server) {
-	if !sv.inPool {
+	if !sv.inPool || !slices.Contains(r.st.routers(), r) {
 		return
 	}
 	began := r.st.now
@@ -89,6 +105,7 @@ func (r *router) step(ev picker.Event) {
 		r.decide(&outs[i])
 	}
 	r.outs = outs[:0]
+	r.metrics.CycleTook(0)
 	r.metrics.Pressure(r.wiring.Machine.Pressure())
 	if r.wiring.Evictions != nil {
 		r.metrics.Evictions(r.wiring.Evictions())
@@ -124,6 +141,7 @@ func (r *router) decide(o *picker.Out) {
 			return
 		}
 		outcome = wire.Dispatched
+		c.exchanged(r.st.serverByID(o.Endpoint).spec.Name)
 		sv := r.st.serverByID(o.Endpoint)
 		c.dispatched = true
 		endpoint = sv.spec.Name
@@ -133,6 +151,7 @@ func (r *router) decide(o *picker.Out) {
 			return
 		}
 		delete(r.calls, o.ID)
+		c.exchanged("")
 		refusal := r.wiring.Refuse(o.Outcome)
 		r.metrics.Refused(epp.LabelsOf(q), refusal.Status)
 		if r.sys.opts.Tamper.Plane.ForwardRefused {
@@ -178,13 +197,21 @@ type call struct {
 	finished   bool
 	evicted    bool
 	gone       bool // the client left
+	router     *router
+	identity   extproc.Identity
+	reported   bool
 	visit      *visit
 }
 
 // start is the end of the request's body at the picker.
 func (c *call) start() {
-	r := c.st.router
+	r := c.st.routerOf(c.client.req.Picker)
+	c.router = r
 	if c.gone {
+		return
+	}
+	if c.client.req.Method == http.MethodGet && !r.sys.opts.Tamper.Plane.QueueBodyless {
+		c.pass()
 		return
 	}
 	path := extproc.Headers{":path": env.Path(c.client.req)}.Path()
@@ -195,11 +222,8 @@ func (c *call) start() {
 	if refusal == nil && !b.Known && !r.sys.loaded.Passthrough {
 		refusal = extproc.UnknownPath(path)
 	}
-	h := extproc.Headers{}
-	for k, v := range c.client.headers {
-		h[k] = v
-	}
-	id := r.wiring.Classify(h)
+	id := r.wiring.Classify(c.routerHeaders())
+	c.identity = id
 	if refusal != nil {
 		r.metrics.Refused(epp.Labels{Model: b.Model, Target: b.Model, FairnessID: id.FairnessID, Priority: r.sys.cfg.Objectives[id.Objective]}, refusal.Status)
 		c.st.after(hop, func() { c.client.refused(c.st, *refusal) })
@@ -216,6 +240,8 @@ func (c *call) start() {
 	}
 	r.calls[c.id] = c
 	r.metrics.Enqueued(epp.LabelsOf(&c.request), c.request.Bytes)
+	c.streamed()
+	r.metrics.EnqueueTook(epp.LabelsOf(&c.request), 0)
 	r.step(picker.Event{Kind: picker.Arrive, ID: c.id, Request: c.request})
 }
 
@@ -225,6 +251,9 @@ func (c *call) forward(sv *server) {
 		return
 	}
 	c.visit = sv.arrive(c)
+	if c.halfClosed() {
+		c.finish() // the router sees the end of its stream
+	}
 	if c.st.sys.opts.Tamper.Plane.Twice {
 		sv.arrive(c)
 	}
@@ -236,12 +265,13 @@ func (c *call) finish() {
 		return
 	}
 	c.finished = true
-	r := c.st.router
+	r := c.router
 	if r.sys.opts.Tamper.Plane.LeakSameID && r.sameIDOpen(c) {
 		return
 	}
 	delete(r.calls, c.id)
 	r.metrics.Finished(epp.LabelsOf(&c.request))
+	c.report()
 	ev := picker.Event{Kind: picker.Finish, ID: c.id}
 	if v := c.visit; v != nil && v.rec.Ending == evidence.Finished { // an answer that ended as it should says what it used
 		ev.Usage = picker.Usage{Prompt: int64(v.rec.PromptTokens), Completion: int64(v.rec.Tokens)}
@@ -255,7 +285,7 @@ func (c *call) clientLeft() {
 	switch {
 	case !c.submitted:
 	case !c.dispatched:
-		c.st.router.step(picker.Event{Kind: picker.Cancel, ID: c.id})
+		c.router.step(picker.Event{Kind: picker.Cancel, ID: c.id})
 		if c.dispatched { // the machine had other plans; the stream is over all the same
 			c.abort()
 		}

@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"fmt"
+	"net/http"
 	"sort"
 	"strconv"
 
@@ -36,14 +37,15 @@ type server struct {
 
 // visit is one request at a model server.
 type visit struct {
-	sv    *server
-	call  *call
-	rec   evidence.Backend
-	order int
-	held  bool
-	over  bool
-	id    uint64 // in the engine
-	sent  int    // tokens
+	sv     *server
+	call   *call
+	rec    evidence.Backend
+	order  int
+	held   bool
+	over   bool
+	id     uint64 // in the engine
+	sent   int    // tokens
+	status int    // of its own error answer
 }
 
 func newServer(st *stage, i int, spec sut.Endpoint, cfg sut.Configuration) (*server, error) {
@@ -112,10 +114,17 @@ func (sv *server) arrive(c *call) *visit {
 	}
 	v.rec = evidence.Backend{Scenario: st.scenario, ID: cl.rec.ID, Endpoint: sv.spec.Name, Arrival: int64(st.now), Released: evidence.Never,
 		FirstToken: evidence.Never, End: evidence.Never, Ending: evidence.Running, Stream: cl.req.Stream, PromptTokens: int(c.request.Tokens),
-		Bytes: int64(len(body)), BodySHA256: bodyHash, JSONSHA256: wire.JSONHash(body), ControlHeaders: controlHeaders(cl.headers)}
+		Bytes: int64(len(body)), BodySHA256: bodyHash, JSONSHA256: wire.JSONHash(body), ControlHeaders: controlHeaders(cl.headers), RequestID: cl.headers[wire.HeaderRequestID]}
+	if st.sys.opts.Tamper.Plane.NewRequestID && v.rec.RequestID != "" {
+		v.rec.RequestID = "another"
+	}
 	sv.visits = append(sv.visits, v)
 	st.arrived = append(st.arrived, cl.rec.ID)
 	switch {
+	case cl.req.Method == http.MethodGet:
+		st.after(answerTime, func() { v.produce(v.tokens()) })
+	case cl.headers[wire.HeaderAnswer] != "":
+		st.after(answerTime, func() { v.answer(cl.headers[wire.HeaderAnswer]) })
 	case sv.failure != 0:
 		st.after(answerTime, func() { v.fail(sv.failure) })
 	case sv.hold && !cl.req.PassHold:
@@ -147,6 +156,7 @@ func (v *visit) fail(status int) {
 	st := v.sv.st
 	const text = `{"error":{"message":"injected"}}`
 	v.rec.Ending, v.rec.End, v.rec.Text = evidence.Failed, int64(st.now), text
+	v.status = status
 	if f := st.sys.opts.Tamper.Plane.Upstream; f != nil {
 		status = f(status)
 	}
@@ -195,7 +205,7 @@ func (v *visit) produce(n int) {
 	v.rec.Tokens = n
 	if v.rec.FirstToken == evidence.Never {
 		v.rec.FirstToken = int64(st.now)
-		st.router.firstChunk(v.call)
+		v.call.router.firstChunk(v.call)
 	}
 	c := v.call.client
 	last := n >= v.tokens()

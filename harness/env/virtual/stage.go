@@ -2,6 +2,7 @@ package virtual
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -11,7 +12,6 @@ import (
 	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/harness/wire"
 	"github.com/llm-weir/weir/loadgen/plan"
-	"github.com/llm-weir/weir/reference/epp"
 )
 
 // Delays of the virtual network. They are of loopback's order; what matters is that causes come before effects.
@@ -27,17 +27,19 @@ type stage struct {
 	scenario string
 	sys      *System
 	out      evidence.Sink
-	router   *router
+	router   *router   // the first
+	others   []*router // where several pickers serve the pool
 	servers  []*server
 	clients  map[string]*client
 	open     int       // requests without an ending
 	order    []*client // in the order they were sent
 	arrived  []string
+	idle     int // streams on which nothing is said
 }
 
 var _ sut.Stage = (*stage)(nil)
 
-func newStage(scenario string, s *System, w epp.Wiring, out evidence.Sink) (*stage, error) {
+func newStage(scenario string, s *System, out evidence.Sink) (*stage, error) {
 	st := &stage{scenario: scenario, sys: s, out: out, clients: map[string]*client{}}
 	for i, e := range s.cfg.Endpoints {
 		sv, err := newServer(st, i, e, s.cfg)
@@ -46,13 +48,40 @@ func newStage(scenario string, s *System, w epp.Wiring, out evidence.Sink) (*sta
 		}
 		st.servers = append(st.servers, sv)
 	}
-	st.router = newRouter(st, s, w)
+	for i := range max(1, s.cfg.Pickers) {
+		w, err := s.wiring()
+		if err != nil {
+			return nil, err
+		}
+		if r := newRouter(st, s, w); i == 0 {
+			st.router = r
+		} else {
+			st.others = append(st.others, r)
+		}
+	}
 	for _, sv := range st.servers {
 		if !sv.spec.Out {
-			st.router.join(sv)
+			st.join(sv)
 		}
 	}
 	return st, nil
+}
+
+// routers lists all pickers.
+func (st *stage) routers() []*router { return append([]*router{st.router}, st.others...) }
+
+// routerOf is the picker that a request is sent to.
+func (st *stage) routerOf(picker int) *router {
+	all := st.routers()
+	return all[min(picker, len(all)-1)]
+}
+
+// join puts a server into the pool of every picker.
+func (st *stage) join(sv *server) {
+	sv.inPool = true
+	for _, r := range st.routers() {
+		r.join(sv)
+	}
 }
 
 // Now implements sut.Stage.
@@ -191,7 +220,7 @@ func (st *stage) AddEndpoint(name string) error {
 	if sv == nil {
 		return fmt.Errorf("unknown endpoint %q", name)
 	}
-	st.router.join(sv)
+	st.join(sv)
 	return nil
 }
 
@@ -201,27 +230,113 @@ func (st *stage) RemoveEndpoint(name string) error {
 	if sv == nil {
 		return fmt.Errorf("unknown endpoint %q", name)
 	}
-	st.router.leave(sv)
+	sv.inPool = false
+	for _, r := range st.routers() {
+		r.leave(sv)
+	}
 	return nil
 }
 
 // QueueSize implements sut.Stage.
 func (st *stage) QueueSize() (int, bool) {
-	families, err := st.router.families()
-	if err != nil {
-		return 0, false
+	total := 0
+	for _, r := range st.routers() {
+		families, err := r.families()
+		if err != nil {
+			return 0, false
+		}
+		n, ok := env.QueueSize(families)
+		if !ok {
+			return 0, false
+		}
+		total += n
 	}
-	return env.QueueSize(families)
+	return total, true
 }
 
 // Sample implements sut.Stage.
-func (st *stage) Sample(mark string) error {
-	families, err := st.router.families()
+func (st *stage) Sample(mark, endpoint string, all bool) error {
+	p := env.Page{At: int64(st.now), Mark: mark, Source: "router", All: all}
+	var err error
+	if endpoint != "" {
+		sv := st.server(endpoint)
+		if sv == nil {
+			return fmt.Errorf("unknown endpoint %q", endpoint)
+		}
+		p.Source, p.All = endpoint, true
+		p.Families = sv.page()
+	} else if p.Families, err = st.router.families(); err != nil {
+		return err
+	}
+	for _, s := range p.Samples() {
+		st.out.Sample(s)
+	}
+	return nil
+}
+
+// Relabel implements sut.Stage.
+func (st *stage) Relabel(name, role string) error {
+	sv := st.server(name)
+	if sv == nil {
+		return fmt.Errorf("unknown endpoint %q", name)
+	}
+	sv.spec.Role = role
+	if sv.inPool {
+		for _, r := range st.routers() {
+			r.relabel(sv)
+		}
+	}
+	return nil
+}
+
+// SetObjectives implements sut.Stage.
+func (st *stage) SetObjectives(m map[string]int, objects []sut.Objective) error {
+	if len(objects) > 0 {
+		return errors.New("there is no Kubernetes API in virtual time")
+	}
+	st.sys.cfg.Objectives = m
+	for _, r := range st.routers() {
+		r.provision()
+	}
+	return nil
+}
+
+// Down implements sut.Stage.
+func (st *stage) Down() bool {
+	return st.router.stopping && len(st.router.calls) == 0 && !(st.idle > 0 && st.sys.opts.Tamper.Plane.IdleHolds)
+}
+
+// Streams implements sut.Stage.
+func (st *stage) Streams(n int) error {
+	st.idle += n
+	return nil
+}
+
+// Health implements sut.Stage.
+func (st *stage) Health(context.Context) (string, error) {
+	if st.router.stopping && !st.sys.opts.Tamper.Plane.AlwaysServing {
+		return "NOT_SERVING", nil
+	}
+	return "SERVING", nil
+}
+
+// Restart implements sut.Stage: a new picker that knows nothing of what the old one had.
+func (st *stage) Restart(ctx context.Context) error {
+	if !st.router.stopping {
+		return errors.New("the router was not shut down")
+	}
+	old := st.router
+	st.Await(ctx, st.now+30*time.Second, func() bool { return len(old.calls) == 0 })
+	w, err := st.sys.wiring()
 	if err != nil {
 		return err
 	}
-	for _, s := range env.Samples(families, int64(st.now), mark) {
-		st.out.Sample(s)
+	st.router = newRouter(st, st.sys, w)
+	st.router.nextID = old.nextID // what is late for the old one is nobody's
+	for _, sv := range st.servers {
+		if sv.inPool {
+			st.router.join(sv)
+		}
 	}
 	return nil
 }
@@ -230,8 +345,12 @@ func (st *stage) Sample(mark string) error {
 func (st *stage) Shutdown() { st.after(hop, st.router.shutdown) }
 
 // TryStart implements sut.Stage. In virtual time a start is the loading of the document, and a refusal is exit status 2.
-func (st *stage) TryStart(_ context.Context, name, doc string) evidence.Process {
-	if _, err := st.sys.opts.Tamper.Load(doc, st.sys.opts.Contract); err != nil {
+func (st *stage) TryStart(_ context.Context, name, doc string, stable bool) evidence.Process {
+	cfg, err := st.sys.opts.Tamper.Load(doc, st.sys.opts.Contract)
+	if err == nil && stable && !st.sys.opts.Tamper.AlphaIsStable {
+		err = cfg.Stable()
+	}
+	if err != nil {
 		return evidence.Process{Case: name, ExitCode: 2, Text: err.Error()}
 	}
 	return evidence.Process{Case: name, Started: true}

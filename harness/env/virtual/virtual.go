@@ -51,6 +51,9 @@ func (s *System) Describe() sut.Implementation {
 
 // Configure implements sut.System.
 func (s *System) Configure(_ context.Context, c sut.Configuration) error {
+	if c.NeedsKube() {
+		return &sut.UnsupportedError{Feature: sut.KubeAPI, Why: "there is none in virtual time"}
+	}
 	doc, err := sut.Render(c, s.opts.Dialect)
 	if err != nil {
 		return err
@@ -68,15 +71,7 @@ func (s *System) Play(ctx context.Context, script sut.Script, out evidence.Sink)
 	if !s.ready {
 		return fmt.Errorf("scenario %s: the system is not configured", script.Scenario)
 	}
-	m, err := picker.New(s.loaded.Picker)
-	if err != nil {
-		return fmt.Errorf("reference: %w", err)
-	}
-	w := epp.DefaultWiring(m, s.opts.Contract, s.loaded.SessionHeaders...)
-	if s.opts.Tamper.Wiring != nil {
-		s.opts.Tamper.Wiring(&w)
-	}
-	st, err := newStage(script.Scenario, s, w, out)
+	st, err := newStage(script.Scenario, s, out)
 	if err != nil {
 		return err
 	}
@@ -84,6 +79,19 @@ func (s *System) Play(ctx context.Context, script sut.Script, out evidence.Sink)
 	err = sut.PlayOn(ctx, st, script, out)
 	st.flush()
 	return err
+}
+
+// wiring puts a picker together.
+func (s *System) wiring() (epp.Wiring, error) {
+	m, err := picker.New(s.loaded.Picker)
+	if err != nil {
+		return epp.Wiring{}, fmt.Errorf("reference: %w", err)
+	}
+	w := epp.DefaultWiring(m, s.opts.Contract, s.loaded.SessionHeaders...)
+	if s.opts.Tamper.Wiring != nil {
+		s.opts.Tamper.Wiring(&w)
+	}
+	return w, nil
 }
 
 // Close implements sut.System.

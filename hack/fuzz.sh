@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Every fuzz target for FUZZTIME each (default 60s), one after the other. A finding is kept under the package's testdata/fuzz and fails the
+# package's ordinary tests from then on.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+: "${FUZZTIME:=60s}"
+failed=0
+while IFS=: read -r file _ line; do
+  pkg="./$(dirname "$file")"
+  name="$(sed -E 's/^func (Fuzz[A-Za-z0-9_]+).*/\1/' <<<"$line")"
+  printf '%-24s %-28s ' "$pkg" "$name"
+  if out="$(go test "$pkg" -run '^$' -fuzz "^$name\$" -fuzztime "$FUZZTIME" 2>&1)"; then
+    grep -E '^fuzz: elapsed' <<<"$out" | tail -1 | sed -E 's/^fuzz: //'
+  else
+    failed=1
+    echo FOUND
+    tail -40 <<<"$out"
+  fi
+done < <(git grep -n '^func Fuzz' -- '*_test.go')
+exit "$failed"
