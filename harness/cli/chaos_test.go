@@ -23,10 +23,17 @@ import (
 	"github.com/llm-weir/weir/reference/redisq"
 )
 
-var chaosRounds = flag.Int("chaos", 4, "rounds of TestChaos: a kill -9, a SIGTERM, broken connections, a SIGSTOP, and so on")
+var chaosRounds = flag.Int("chaos", 5, "rounds of TestChaos: a kill -9, a SIGTERM, broken connections, a kill -9 of the broker, a SIGSTOP, and so on")
 
-// redisServer starts a redis-server on a free loopback port.
-func redisServer(t *testing.T) string {
+// redisServer is a redis-server on a free loopback port that keeps every write over a kill.
+type redisServer struct {
+	t          *testing.T
+	path, port string
+	dir        string
+	cmd        *exec.Cmd
+}
+
+func newRedisServer(t *testing.T) *redisServer {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -39,28 +46,38 @@ func redisServer(t *testing.T) string {
 	}
 	_, port, _ := net.SplitHostPort(ln.Addr().String())
 	ln.Close()
-	cmd := exec.Command(path, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if strings.Contains(strings.ToLower(lines.Text()), "ready to accept connections") {
-			return "127.0.0.1:" + port
-		}
-	}
-	t.Fatal("redis-server did not start")
-	return ""
+	s := &redisServer{t: t, path: path, port: port, dir: t.TempDir()}
+	s.start()
+	t.Cleanup(s.kill)
+	return s
 }
 
-// TestChaos: processors are killed, stopped and suspended, and lose their connections, under load on a real server. Every request ends in exactly one result, and quotas are
+func (s *redisServer) addr() string { return "127.0.0.1:" + s.port }
+
+func (s *redisServer) start() {
+	s.cmd = exec.Command(s.path, "--port", s.port, "--bind", "127.0.0.1", "--save", "", "--dir", s.dir, "--appendonly", "yes", "--appendfsync", "always")
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if strings.Contains(strings.ToLower(lines.Text()), "ready to accept connections") {
+			return
+		}
+	}
+	s.t.Fatal("redis-server did not start")
+}
+
+func (s *redisServer) kill() {
+	s.cmd.Process.Kill()
+	s.cmd.Wait()
+}
+
+// TestChaos: processors are killed, stopped and suspended, and lose their connections and their
+// broker, under load on a real server. Every request ends in exactly one result, and quotas are
 // back at nothing (AP-DRAIN-05, AP-DRAIN-06, AP-QUOTA-04). -chaos sets the number of rounds.
 func TestChaos(t *testing.T) {
 	if testing.Short() {
@@ -70,8 +87,9 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		t.Skip("weir is not on PATH: run by testscript.Main only")
 	}
-	addr := redisServer(t)
-	client := redisq.AddressClient(addr)
+	broker := newRedisServer(t)
+	addr := broker.addr()
+	client := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2}) // unlike the processor's, it connects again by itself
 	defer client.Close()
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		clock.Sleep(r.Context(), 20*time.Millisecond) // the model's time: long enough that a kill meets requests in flight
@@ -121,7 +139,7 @@ func TestChaos(t *testing.T) {
 		for before := took + 1 + rng.IntN(perRound/2); took < before; { // the moment of the fault is drawn as a number of results
 			receive(20 * time.Second)
 		}
-		switch round % 4 {
+		switch round % 5 {
 		case 0:
 			victim.Process.Kill()
 			victim.Wait()
@@ -139,6 +157,9 @@ func TestChaos(t *testing.T) {
 				receive(time.Second)
 			}
 		case 3:
+			broker.kill()
+			broker.start()
+		case 4:
 			victim.Process.Signal(syscall.SIGSTOP)
 			// The other takes up what the suspended one holds, once its leases are over.
 			for took < (round+1)*perRound && receive(15*time.Second) {
