@@ -51,6 +51,11 @@ fuzz: ## every fuzz target for FUZZTIME (60s) each
 bench: ## speed, side by side in one run; writes results/bench/reference.md
 	hack/bench.sh
 
+.PHONY: results
+results: build ## the table of submissions again, and every hash, verdict and text of each
+	bin/weir results-table results
+	bin/weir verify results
+
 verify: tools ## format, tidy modules, vet, lint, repository rules
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go mod tidy -diff

@@ -1,6 +1,7 @@
 // Package cli is the command line of weir: each command is a documented struct with a Run method, one noun a file.
 //
 //	certify  judge  report  selfcheck  list      work on verdicts
+//	submit  verify  results-table                publish them
 //	picker  gateway  sim-vllm  load  up          run the parts
 //	processor  enqueue  results                  the asynchronous half
 //
@@ -38,6 +39,9 @@ type root struct {
 	Certify   certifyCmd   `cmd:"" help:"Certify a router: play the catalogue, seal the evidence, give verdicts."`
 	Judge     judgeCmd     `cmd:"" help:"Judge a bundle again, with no router running."`
 	Report    reportCmd    `cmd:"" help:"Write the reports of a bundle again."`
+	Submit    submitCmd    `cmd:"" help:"Publish a bundle as a submission: reports, evidence, README, badge."`
+	Verify    verifyCmd    `cmd:"" help:"Check bundles and submissions: hashes, verdicts, texts, from the evidence."`
+	Table     tableCmd     `cmd:"" name:"results-table" help:"Write the table of all submissions of a results folder."`
 	Selfcheck selfcheckCmd `cmd:"" help:"Show that the suite can fail: play every mutant of the reference."`
 	List      listCmd      `cmd:"" help:"List requirements, scenarios, profiles, presets or mutants."`
 	Up        upCmd        `cmd:"" help:"Run the local stack in the foreground: gateway, picker, model servers."`
