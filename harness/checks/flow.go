@@ -135,7 +135,7 @@ func promptStream(s Spec, r *evidence.Run) finding {
 			return fail(fmt.Sprintf("%d tokens", len(c.TokenTimes)), fmt.Sprintf("%s: %d token events must arrive, the client saw %d and ended as %s, the model server as %s",
 				id, s.Needed, len(c.TokenTimes), answer(c), b.Ending), id)
 		}
-		if b.Writes > 0 && 2*b.Writes < s.Needed {
+		if b.Writes > 0 && 4*b.Writes < s.Needed {
 			return notEngaged(fmt.Sprintf("the model server sent the %d tokens of %s in %d writes: it had no time for each", s.Needed, id, b.Writes), id)
 		}
 		if f := tokenGaps(id, c.TokenTimes, made, b); f != nil {

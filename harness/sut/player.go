@@ -309,7 +309,8 @@ func (p player) probe(ctx context.Context, s Step, rec *evidence.Step) {
 	if !p.arrived(r.ID) && !p.st.Ended(r.ID) {
 		rec.Detail = "closed"
 		rec.End = int64(p.st.Now())
-		p.st.Cancel(r.ID)
+		// What opens the gate next must not find it still waiting.
+		p.cancel(ctx, []string{r.ID})
 	}
 	p.st.Await(ctx, p.st.Now()+orDefault(s.Limit, EndLimit), func() bool { return p.st.Ended(r.ID) })
 }
