@@ -62,12 +62,12 @@ func (c *certifyCmd) Run(con *console) error {
 		return err
 	}
 	system := c.system(p, contract, env.Tamper{})
+	var x external
 	if c.given() {
 		if c.Env != "local" || c.ReferenceProfile != "" {
 			return errors.New("--epp and --sut judge a program over real sockets: leave --env and --reference-profile out")
 		}
-		x, err := c.read()
-		if err != nil {
+		if x, err = c.read(); err != nil {
 			return err
 		}
 		x.descriptor.Apply(&p)
@@ -89,6 +89,7 @@ func (c *certifyCmd) Run(con *console) error {
 	opts.Manifest = c.manifest(contract)
 	opts.Manifest.Unjudged, opts.Manifest.ShownBy = unjudged, shownBy
 	opts.Manifest.Implementation = opts.New().Describe()
+	opts.Manifest.Command, opts.Manifest.Tolerances = x.descriptor.Command, x.tolerances()
 	s, err := run.New(opts)
 	if err != nil {
 		return err

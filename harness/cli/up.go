@@ -24,6 +24,8 @@ type upCmd struct {
 	Preset     string `default:"h100-llama3.1-8b" help:"GPU and model whose timing is simulated (weir list presets)."`
 	ConfigFile string `type:"path" help:"EndpointPickerConfig document; default: three bands, round robin, 8 requests per server."`
 	Addr       string `default:"127.0.0.1:8080" help:"HTTP listener of the gateway."`
+	Async      bool   `help:"Run an Async Processor with an embedded Redis-compatible server too."`
+	RedisAddr  string `default:"127.0.0.1:6379" help:"With --async: where that server listens."`
 }
 
 // Help is the long help of the command.
@@ -34,7 +36,12 @@ func (upCmd) Help() string {
     -H 'x-llm-d-inference-objective: interactive' -H 'x-llm-d-inference-fairness-id: me' \
     -d '{"model":"m","stream":true,"max_tokens":20,"messages":[{"role":"user","content":"hello"}]}'
 
-Objectives: interactive = 100, standard = 0, batch = -10.`
+Objectives: interactive = 100, standard = 0, batch = -10.
+
+With the asynchronous half, in a second terminal:
+  weir up --async
+  weir enqueue --queue batch -n 100
+  weir results --follow -n 100`
 }
 
 // upConfig is the configuration of "up" where none is given.
@@ -86,6 +93,11 @@ func (c *upCmd) Run(con *console) error {
 	fmt.Fprintf(con.out, "picker    ext_proc %s, health %s, metrics http://%s/metrics\n", e.GRPCAddr(), e.HealthAddr(), e.MetricsAddr())
 	for _, p := range endpoints {
 		fmt.Fprintf(con.out, "%-9s http://%s (admin under /admin/)\n", p.Name, p.Address)
+	}
+	if c.Async {
+		if err := c.processor(con, &s, addr); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintf(con.out, "objectives interactive=100 standard=0 batch=-10\n\ntry: curl -N http://%s/v1/chat/completions -H 'content-type: application/json' "+
 		"-H 'x-llm-d-inference-objective: interactive' -H 'x-llm-d-inference-fairness-id: me' "+
