@@ -9,8 +9,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llm-weir/weir/harness/checks"
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/env/remote"
+	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/harness/run"
 	"github.com/llm-weir/weir/harness/scenario"
@@ -211,9 +213,9 @@ func (r *runningRouter) system() func() sut.System {
 
 // narrow fits a selection to a router of which there is one: scenarios one after the other, the activation probe first, and under the
 // configuration that the router has where nothing gives it another.
-func (r *runningRouter) narrow(o *run.Options, p profile.Profile) error {
+func (r *runningRouter) narrow(o *run.Options, p profile.Profile) {
 	if r == nil {
-		return nil
+		return
 	}
 	o.Parallel, o.ProbeFirst = 1, true
 	o.Manifest.Environment = "url"
@@ -221,21 +223,36 @@ func (r *runningRouter) narrow(o *run.Options, p profile.Profile) error {
 		o.Manifest.Environment = "epp-addr"
 	}
 	o.Manifest.NoBackendLog = len(r.descriptor.Running.Simulators) == 0
+	if r.front == "" {
+		for i := range o.Scenarios {
+			hideExchanges(&o.Scenarios[i])
+		}
+	}
 	if len(r.given) == 0 {
-		return nil
+		return
 	}
 	given := r.given[0]
 	probes := func(c scenario.Compiled) bool { return slices.Contains(c.Requirements(), run.Probe) }
 	if slices.ContainsFunc(given.scenarios, probes) {
-		return nil
+		return
 	}
 	for _, like := range given.scenarios {
 		if c, ok := catalog.Activation(like, p); ok {
 			o.Scenarios = append([]scenario.Compiled{c}, slices.DeleteFunc(o.Scenarios, probes)...)
-			return nil
+			return
 		}
 	}
-	return nil
+}
+
+// hideExchanges takes the checks out of a scenario that look between data plane and picker: behind a URL nobody sees that.
+func hideExchanges(c *scenario.Compiled) {
+	c.Checks = slices.DeleteFunc(slices.Clone(c.Checks), func(ch checks.Spec) bool {
+		if !checks.ReadsExchanges(ch.Check) {
+			return false
+		}
+		c.Excluded = append(c.Excluded, evidence.Exclusion{Requirement: ch.Requirement, Why: "what passes between data plane and picker cannot be seen behind a URL"})
+		return true
+	})
 }
 
 // close ends what this program has put around the router, and leaves simulators that it found as they were started.
