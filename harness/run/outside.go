@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -47,13 +48,28 @@ func (s *Session) probeFirst(ctx context.Context) (rest func(scenario.Compiled) 
 	left := func(c scenario.Compiled) bool { return !probe(c) && !c.Config.Hold }
 	for i, c := range s.opts.Scenarios {
 		if !probe(c) && !left(c) {
+			na := s.rulesOut(ctx, c)
 			s.mu.Lock()
-			s.entries[i].NotPlayed = "the activation probe " + why
+			if s.entries[i].NotApplicable = na; na == "" {
+				s.entries[i].NotPlayed = "the activation probe " + why
+			}
 			s.mu.Unlock()
 			close(s.done[i])
 		}
 	}
 	return left
+}
+
+// rulesOut says why a scenario that is not played would not apply; "" if it would.
+func (s *Session) rulesOut(ctx context.Context, c scenario.Compiled) string {
+	sys := s.opts.New()
+	why := s.missing(sys, c)
+	var unsupported *sut.UnsupportedError
+	if why == "" && errors.As(sys.Configure(ctx, c.Config), &unsupported) {
+		why = unsupported.Error()
+	}
+	_ = sys.Close(ctx) // nothing was started
+	return why
 }
 
 // unproven says why the activation probe carries nothing; "" if it does.

@@ -40,7 +40,8 @@ type Options struct {
 	Dir string
 	// OnScenario hears of every scenario as it starts and as it ends; it may be called concurrently.
 	OnScenario func(Progress)
-	// ProbeFirst plays the activation probe before everything else; unless it passes, nothing behind a gate is played.
+	// ProbeFirst plays the activation probe before everything else; unless it passes, nothing behind a gate is played. It is for systems whose
+	// Configure starts nothing.
 	ProbeFirst bool
 	// Keep, if set, is called when a scenario has failed and everything is still up; it returns when the stack may be taken down.
 	Keep func(ctx context.Context, k Kept)

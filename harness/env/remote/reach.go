@@ -21,6 +21,16 @@ import (
 	"github.com/llm-weir/weir/sim-vllm/server"
 )
 
+// schemeError is an address under which something else is spoken.
+type schemeError struct {
+	err    error
+	advice string
+}
+
+func (e *schemeError) Error() string { return e.err.Error() + ": " + e.advice }
+
+func (e *schemeError) Unwrap() error { return e.err }
+
 // explain adds to an error of the transport what is likely to be wrong with the address.
 func explain(err error) error {
 	var unknown x509.UnknownAuthorityError
@@ -28,9 +38,9 @@ func explain(err error) error {
 	var record tls.RecordHeaderError
 	switch text := err.Error(); {
 	case strings.Contains(text, "server gave HTTP response to HTTPS client"), errors.As(err, &record):
-		return fmt.Errorf("%w: it speaks no TLS: write http:// in place of https://", err)
+		return &schemeError{err, "it speaks no TLS: write http:// in place of https://"}
 	case strings.Contains(text, "malformed HTTP response"):
-		return fmt.Errorf("%w: it does not speak plain HTTP/1: write https:// if it speaks TLS", err)
+		return &schemeError{err, "it does not speak plain HTTP/1: write https:// if it speaks TLS"}
 	case errors.As(err, &unknown), errors.As(err, &host):
 		return fmt.Errorf("%w: its certificate is not trusted here: serve it without TLS for the certification", err)
 	}
@@ -44,7 +54,7 @@ func statusError(status int, body []byte) error {
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
 		return fmt.Errorf("status %d: it asks for authentication, and no credentials are sent: let it be read without", status)
 	case strings.Contains(start, "HTTP request to an HTTPS server"):
-		return fmt.Errorf("status %d: it speaks TLS: write https:// in place of http://", status)
+		return &schemeError{fmt.Errorf("status %d", status), "it speaks TLS: write https:// in place of http://"}
 	case status == http.StatusMovedPermanently || status == http.StatusFound || status == http.StatusTemporaryRedirect || status == http.StatusPermanentRedirect:
 		return fmt.Errorf("status %d: it leads to another address: name that one", status)
 	}
@@ -128,23 +138,27 @@ func (s *System) Preflight(ctx context.Context) error {
 	for _, sm := range s.simulators(client) {
 		errs = append(errs, sm.known(ctx))
 	}
-	if s.hooks["command"] == nil {
-		errs = append(errs, s.routerAnswers(ctx, client))
+	configured := s.hooks["command"] != nil
+	if s.opts.Front == "" {
+		err := answers(ctx, client, s.opts.Running.Gateway)
+		var scheme *schemeError
+		if !configured || errors.As(err, &scheme) {
+			errs = append(errs, err)
+		}
+	}
+	if !configured {
+		errs = append(errs, s.metricsAnswer(ctx, client))
 	}
 	return errors.Join(errs...)
 }
 
-// routerAnswers tells whether gateway and metrics page can be used.
-func (s *System) routerAnswers(ctx context.Context, client *http.Client) error {
-	var errs []error
-	if s.opts.Front == "" {
-		errs = append(errs, answers(ctx, client, s.opts.Running.Gateway))
+// metricsAnswer tells whether the metrics page can be used, if there is one.
+func (s *System) metricsAnswer(ctx context.Context, client *http.Client) error {
+	if s.opts.Running.Metrics == "" {
+		return nil
 	}
-	if m := s.opts.Running.Metrics; m != "" {
-		_, err := page(ctx, client, m)
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	_, err := page(ctx, client, s.opts.Running.Metrics)
+	return err
 }
 
 // Restore sets the simulators up as they were started, so that whoever uses them next finds none that holds its answers.

@@ -171,6 +171,7 @@ func (s *System) Play(ctx context.Context, script sut.Script, out evidence.Sink)
 		return err
 	}
 	s.stage = st
+	st.direct = direct(script)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stop := context.AfterFunc(st.broken, func() { cancel(context.Cause(st.broken)) })

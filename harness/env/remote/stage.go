@@ -49,6 +49,7 @@ type stage struct {
 	down     chan struct{} // closed when the stop command has ended; nil before
 	member   []string      // names of the endpoints in the pool
 	waiting  bool          // inside Await, where the mirrors are recent enough
+	direct   []string      // ids of requests that are sent while the gate is open
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at every change
@@ -59,6 +60,7 @@ type stage struct {
 
 type client struct {
 	id        string
+	sent      time.Duration
 	cancel    context.CancelCauseFunc
 	ended     bool
 	abandoned bool
@@ -108,7 +110,7 @@ func (st *stage) Await(ctx context.Context, until time.Duration, cond func() boo
 // Send implements sut.Stage.
 func (st *stage) Send(r sut.Request) {
 	ctx, cancel := context.WithCancelCause(st.base)
-	c := &client{id: r.ID, cancel: cancel}
+	c := &client{id: r.ID, sent: st.clock.Now(), cancel: cancel}
 	st.mu.Lock()
 	st.clients[r.ID] = c
 	st.order = append(st.order, c)
@@ -404,6 +406,9 @@ func (st *stage) flush(ctx context.Context) error {
 	var err error
 	if len(st.sims) > 0 {
 		st.sys.skew, st.sys.blur, err = st.settleClocks(ctx, log)
+	}
+	if why := st.far(log); why != "" && st.sys.blur == "" {
+		st.sys.blur = why
 	}
 	if len(foreign) > 0 {
 		err = errors.Join(err, fmt.Errorf("%d requests arrived at the simulators without the headers of this scenario (the first: %s): somebody else sends, or the router takes "+

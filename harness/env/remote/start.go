@@ -131,7 +131,7 @@ func (st *stage) configure(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.routerAnswers(ctx, st.control)
+	return s.metricsAnswer(ctx, st.control)
 }
 
 func (st *stage) limit() time.Duration {
@@ -152,7 +152,7 @@ func (st *stage) ready(ctx context.Context) error {
 		_, err := get(ctx, st.control, st.sys.opts.Running.Configure.Ready)
 		return err
 	}
-	if st.sys.opts.Running.Configure.Ready == "" {
+	if st.sys.opts.Running.Configure.Ready == "" { // a request would be counted by the router
 		look = func() error { return dial(ctx, st.sender.BaseURL) }
 	}
 	var last error
