@@ -37,6 +37,8 @@ type certifyCmd struct {
 	Parallel         int    `default:"8" help:"Scenarios at a time."`
 	NoColor          bool   `help:"No colours and no progress bar."`
 	externalFlags
+	runningFlags
+	Keep bool `help:"When a scenario fails, leave its stack up and say how to reach it, until Ctrl-C. Scenarios are played one at a time then."`
 }
 
 // Help is the long help of the command.
@@ -48,6 +50,9 @@ func (certifyCmd) Help() string {
   weir certify --focus 'FC-PRI|FC-FAIR'               only two families
   weir certify --epp './epp --config-file {{.Config}} --grpc-port {{.GRPCPort}} --metrics-port {{.MetricsPort}}'
   weir certify --sut sut.yaml                         a picker of your own, described in a file
+  weir certify --url http://gateway --sut sut.yaml    a router that already runs
+  weir certify --epp-addr HOST:PORT --sut sut.yaml    a picker that already runs, behind a gateway of ours
+  weir certify --focus FC-CAP-01 --keep               leave the stack of a scenario that fails up
 
 Each line is a verdict: pass, fail, error, inconclusive (a mechanism did not engage) or not-applicable.`
 }
@@ -63,7 +68,19 @@ func (c *certifyCmd) Run(con *console) error {
 	}
 	system := c.system(p, contract, env.Tamper{})
 	var x external
-	if c.given() {
+	r, err := c.running(con, p, c.externalFlags)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	switch {
+	case r != nil:
+		if c.Env != "local" || c.ReferenceProfile != "" {
+			return errors.New("a router that already runs is judged over real sockets: leave --env and --reference-profile out")
+		}
+		r.descriptor.Apply(&p)
+		system, contract = r.system(), epconfig.Contract{}
+	case c.given():
 		if c.Env != "local" || c.ReferenceProfile != "" {
 			return errors.New("--epp and --sut judge a program over real sockets: leave --env and --reference-profile out")
 		}
@@ -90,6 +107,10 @@ func (c *certifyCmd) Run(con *console) error {
 	opts.Manifest.Unjudged, opts.Manifest.ShownBy = unjudged, shownBy
 	opts.Manifest.Implementation = opts.New().Describe()
 	opts.Manifest.Command, opts.Manifest.Tolerances = x.descriptor.Command, x.tolerances()
+	r.narrow(&opts, p)
+	if c.Keep {
+		opts.Parallel, opts.Keep = 1, screen.keep
+	}
 	s, err := run.New(opts)
 	if err != nil {
 		return err
@@ -163,7 +184,7 @@ func (c *certifyCmd) argv() []string {
 	if c.Skip != "" {
 		a = append(a, "--skip", c.Skip)
 	}
-	return append(a, c.externalFlags.argv()...)
+	return append(append(a, c.externalFlags.argv()...), c.runningFlags.argv()...)
 }
 
 // program is how this program was started.

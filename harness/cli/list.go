@@ -12,7 +12,8 @@ import (
 )
 
 type listCmd struct {
-	What    string `arg:"" enum:"requirements,scenarios,profiles,mutants,presets" default:"requirements" help:"requirements, scenarios, profiles, mutants or presets."`
+	What    string `arg:"" enum:"requirements,scenarios,profiles,mutants,presets,configurations" default:"requirements" help:"requirements, scenarios, profiles, mutants, presets or configurations."`
+	Of      string `placeholder:"NAME" help:"With configurations: print the document, the objectives and the endpoints of one, by the name of a scenario or by its hash."`
 	Profile string `default:"llm-d-router-2026-09" help:"Contract for which scenarios are compiled."`
 	// Coverage replaces the list.
 	Coverage bool `help:"Every row of the catalogue about pickers: scenarios, checks and the mutants meant for it. Ends with status 1 if a core or extended row has none and no reason is given."`
@@ -22,6 +23,7 @@ type listCmd struct {
 func (listCmd) Help() string {
 	return `Examples:
   weir list                                         every requirement, and the scenarios that judge it
+  weir list configurations --of fair-round-robin    what a router must be given to be judged by this scenario
   weir list scenarios --profile llm-d-router-0.9    what is played for a contract
   weir list --coverage                              what shows each requirement, and what shows that it can fail`
 }
@@ -43,6 +45,10 @@ func (c *listCmd) Run(con *console) error {
 		fmt.Fprintln(t, "SCENARIO\tLEVEL\tREQUIREMENTS\tTITLE")
 		for _, s := range catalog.Compile(p, 1) {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", s.Name, s.Level, strings.Join(s.Requirements(), " "), s.Title)
+		}
+	case "configurations":
+		if err := c.configurations(t, con, p); err != nil {
+			return err
 		}
 	case "profiles":
 		fmt.Fprintln(t, "PROFILE\tTITLE")

@@ -197,11 +197,10 @@ func (c *simCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.New(server.Config{Name: c.Name, Model: c.Model, Engine: ec, Hold: c.Hold, Clock: clock.NewReal()})
+	s, err := server.NewHost(server.Config{Name: c.Name, Model: c.Model, Engine: ec, Hold: c.Hold, Clock: clock.NewReal()}, presets.Get)
 	if err != nil {
 		return err
 	}
-	s.Start()
 	defer s.Close()
 	return serveHTTP(con, "sim-vllm "+c.Name, c.Addr, "--addr", s.Handler())
 }

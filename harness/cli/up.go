@@ -2,36 +2,44 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/llm-weir/weir/harness/clock"
-	"github.com/llm-weir/weir/reference/epconfig"
-	"github.com/llm-weir/weir/reference/epp"
-	"github.com/llm-weir/weir/reference/gateway"
 	"github.com/llm-weir/weir/reference/picker"
 	"github.com/llm-weir/weir/sim-vllm/presets"
 	"github.com/llm-weir/weir/sim-vllm/server"
 )
 
 type upCmd struct {
-	Servers    int    `default:"2" help:"Number of simulated model servers."`
+	Stack     upRunCmd       `cmd:"" name:"run" default:"withargs" help:"Run the stack in the foreground (the default)."`
+	Configure upConfigureCmd `cmd:"" help:"Give a stack that is up another configuration."`
+}
+
+type upRunCmd struct {
+	Servers    int    `default:"2" help:"Number of simulated model servers; with --write-sut or --configuration at least as many as are needed."`
 	Preset     string `default:"h100-llama3.1-8b" help:"GPU and model whose timing is simulated (weir list presets)."`
 	ConfigFile string `type:"path" help:"EndpointPickerConfig document; default: three bands, round robin, 8 requests per server."`
 	Addr       string `default:"127.0.0.1:8080" help:"HTTP listener of the gateway."`
 	Async      bool   `help:"Run an Async Processor with an embedded Redis-compatible server too."`
 	RedisAddr  string `default:"127.0.0.1:6379" help:"With --async: where that server listens."`
+
+	ControlAddr   string `default:"127.0.0.1:0" help:"HTTP listener of the control API, over which the stack is given another configuration."`
+	WriteSUT      string `name:"write-sut" type:"path" placeholder:"FILE" help:"Write the descriptor with which weir certify --url runs against this stack."`
+	Configuration string `placeholder:"NAME" help:"Start with the configuration of a scenario (weir list configurations). The descriptor then names it and nothing that configures."`
+	Profile       string `default:"llm-d-router-2026-09" help:"Contract of the picker."`
 }
 
 // Help is the long help of the command.
-func (upCmd) Help() string {
-	return `Example:
-  weir up
+func (upRunCmd) Help() string {
+	return `Examples:
+  weir up --write-sut up.yaml                                     in one terminal
+  weir certify --url http://127.0.0.1:8080 --sut up.yaml          in another
   curl -N http://127.0.0.1:8080/v1/chat/completions -H 'content-type: application/json' \
     -H 'x-llm-d-inference-objective: interactive' -H 'x-llm-d-inference-fairness-id: me' \
     -d '{"model":"m","stream":true,"max_tokens":20,"messages":[{"role":"user","content":"hello"}]}'
@@ -68,30 +76,39 @@ flowControl:
 var upObjectives = map[string]int{"interactive": 100, "standard": 0, "batch": -10}
 
 // Run starts everything, prints the addresses and waits.
-func (c *upCmd) Run(con *console) error {
+func (c *upRunCmd) Run(con *console) error {
 	var s stack
 	defer s.close()
-	endpoints, err := s.servers(c.Servers, c.Preset)
+	r := &upRouter{clock: clock.NewReal()}
+	defer r.close()
+	if err := r.first(c); err != nil {
+		return err
+	}
+	pool, err := s.servers(max(c.Servers, len(r.names)), c.Preset, r.clock)
 	if err != nil {
 		return err
 	}
-	e, err := c.picker(endpoints)
+	r.addresses = pool
+	if err := r.apply(r.document, r.place(pool), r.objectives); err != nil {
+		return err
+	}
+	addr, err := s.listen("gateway", c.Addr, "--addr", r)
 	if err != nil {
 		return err
 	}
-	s.stops = append(s.stops, func() { e.Close() })
-	g, err := gateway.New(gateway.Config{ExtProcAddr: e.GRPCAddr()})
+	control, err := s.listen("control", c.ControlAddr, "--control-addr", r.control())
 	if err != nil {
 		return err
 	}
-	s.stops = append(s.stops, func() { g.Close() })
-	addr, err := s.listen("gateway", c.Addr, "--addr", g.Handler())
-	if err != nil {
-		return err
+	if c.WriteSUT != "" {
+		if err := c.writeSUT(r, addr, control); err != nil {
+			return err
+		}
 	}
+	e := r.server()
 	fmt.Fprintf(con.out, "gateway   http://%s\n", addr)
 	fmt.Fprintf(con.out, "picker    ext_proc %s, health %s, metrics http://%s/metrics\n", e.GRPCAddr(), e.HealthAddr(), e.MetricsAddr())
-	for _, p := range endpoints {
+	for _, p := range pool {
 		fmt.Fprintf(con.out, "%-9s http://%s (admin under /admin/)\n", p.Name, p.Address)
 	}
 	if c.Async {
@@ -99,35 +116,15 @@ func (c *upCmd) Run(con *console) error {
 			return err
 		}
 	}
-	fmt.Fprintf(con.out, "objectives interactive=100 standard=0 batch=-10\n\ntry: curl -N http://%s/v1/chat/completions -H 'content-type: application/json' "+
-		"-H 'x-llm-d-inference-objective: interactive' -H 'x-llm-d-inference-fairness-id: me' "+
-		"-d '{\"model\":\"m\",\"stream\":true,\"max_tokens\":20,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\nCtrl-C ends it.\n", addr)
+	fmt.Fprintf(con.out, "control   http://%s (weir up configure --help)\n", control)
+	if c.WriteSUT != "" {
+		fmt.Fprintf(con.out, "certify   weir certify --url http://%s --sut %s\n", addr, c.WriteSUT)
+	}
+	fmt.Fprintf(con.out, "objectives %s\n\ntry: curl -N http://%s/v1/chat/completions -H 'content-type: application/json' "+
+		"-H 'x-llm-d-inference-objective: %s' -H 'x-llm-d-inference-fairness-id: me' "+
+		"-d '{\"model\":\"m\",\"stream\":true,\"max_tokens\":20,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'\nCtrl-C ends it.\n", goals(r.objectives), addr, r.highest())
 	<-con.ctx.Done()
 	return nil
-}
-
-func (c *upCmd) picker(endpoints []picker.Endpoint) (*epp.Server, error) {
-	contract, err := epconfig.ContractNamed("")
-	if err != nil {
-		return nil, err
-	}
-	name, doc := "up.yaml", []byte(upConfig)
-	if c.ConfigFile != "" {
-		name = c.ConfigFile
-		if doc, err = os.ReadFile(name); err != nil {
-			return nil, fmt.Errorf("--config-file: %w", err)
-		}
-	}
-	cfg, err := epconfig.Load(name, doc, contract)
-	if err != nil {
-		return nil, err
-	}
-	m, err := picker.New(cfg.Picker)
-	if err != nil {
-		return nil, err
-	}
-	return epp.Serve(epp.Options{Wiring: epp.DefaultWiring(m, contract, cfg.SessionHeaders...), Config: cfg, PoolName: "up", GRPCAddr: "127.0.0.1:0", HealthAddr: "127.0.0.1:0",
-		MetricsAddr: "127.0.0.1:0", Endpoints: endpoints, Objectives: upObjectives})
 }
 
 // stack is what "up" has started, taken down in reverse order.
@@ -143,7 +140,7 @@ func (s *stack) close() {
 	s.tasks.Wait()
 }
 
-func (s *stack) servers(n int, preset string) ([]picker.Endpoint, error) {
+func (s *stack) servers(n int, preset string, clk clock.Clock) ([]picker.Endpoint, error) {
 	if n < 1 {
 		return nil, errors.New("--servers: at least one model server is needed")
 	}
@@ -152,13 +149,13 @@ func (s *stack) servers(n int, preset string) ([]picker.Endpoint, error) {
 		return nil, err
 	}
 	var out []picker.Endpoint
+	clockID := rand.Text() // one clock for all, so that their instants can be compared exactly
 	for i := range n {
 		name := fmt.Sprintf("sim-%d", i)
-		sv, err := server.New(server.Config{Name: name, Engine: ec, Clock: clock.NewReal()})
+		sv, err := server.NewHost(server.Config{Name: name, Engine: ec, Clock: clk, ClockID: clockID}, presets.Get)
 		if err != nil {
 			return nil, err
 		}
-		sv.Start()
 		s.stops = append(s.stops, sv.Close)
 		addr, err := s.listen(name, "127.0.0.1:0", "", sv.Handler())
 		if err != nil {

@@ -13,15 +13,15 @@ import (
 	"github.com/llm-weir/weir/reference/asyncproc"
 )
 
-// upDrain bounds the end of "up".
-const upDrain = 2 * time.Second
+// upAsyncDrain bounds the end of "up".
+const upAsyncDrain = 2 * time.Second
 
 // upQueues is the transport document of "up": one queue whose requests are sheddable, polled often because everything is near.
 const upQueues = `{"url": "redis://%s", "poll_interval_ms": 50, "batch_size": 32,
  "queues": [{"queue_name": "batch", "igw_base_url": "http://%s", "inference_objective": "batch"}]}`
 
 // processor adds the asynchronous half to the stack: a broker that keeps nothing over a restart, and a processor towards the gateway.
-func (c *upCmd) processor(con *console, s *stack, gateway string) error {
+func (c *upRunCmd) processor(con *console, s *stack, gateway string) error {
 	broker := miniredis.NewMiniRedis()
 	if err := broker.StartAddr(c.RedisAddr); err != nil {
 		return fmt.Errorf("broker: %w; choose another address with --redis-addr (port 0 takes a free one)", err)
@@ -47,7 +47,7 @@ func (c *upCmd) processor(con *console, s *stack, gateway string) error {
 	}
 	// The drain comes before the gateway and the broker go.
 	s.stops = append(s.stops, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), upDrain)
+		ctx, cancel := context.WithTimeout(context.Background(), upAsyncDrain)
 		defer cancel()
 		if err := p.Shutdown(ctx); err != nil {
 			fmt.Fprintln(con.err, "processor:", err)

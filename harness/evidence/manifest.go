@@ -30,10 +30,11 @@ type Manifest struct {
 	Excluded         []Exclusion     `json:"excluded"`     // requirements that the profile does not judge
 	ExpectedFail     []string        `json:"expectedFail"` // known faults of the profile's build: a fail is reported as known and denies nothing
 	ShownBy          []Shown         `json:"shownBy,omitempty"`
-	Unjudged         []string        `json:"unjudged,omitempty"` // rows of the catalogue that the level asks for and nothing in the run looks at
-	RunChecks        []CheckEntry    `json:"runChecks"`          // checks over all scenarios together
-	Complete         bool            `json:"complete"`           // false: the run was interrupted; what is here is what was seen
-	Files            []FileEntry     `json:"files"`              // sorted by name
+	NoBackendLog     bool            `json:"noBackendLog,omitempty"` // nobody recorded what arrived at the model servers
+	Unjudged         []string        `json:"unjudged,omitempty"`     // rows of the catalogue that the level asks for and nothing in the run looks at
+	RunChecks        []CheckEntry    `json:"runChecks"`              // checks over all scenarios together
+	Complete         bool            `json:"complete"`               // false: the run was interrupted; what is here is what was seen
+	Files            []FileEntry     `json:"files"`                  // sorted by name
 }
 
 // Implementation is who is judged.
@@ -76,6 +77,12 @@ type ScenarioEntry struct {
 	NotApplicable string `json:"notApplicable,omitempty"`
 	Error         string `json:"error,omitempty"`
 	DurationNs    int64  `json:"durationNs"`
+	// NotPlayed says why nothing was done although the scenario applies: what must be shown first was not shown.
+	NotPlayed string `json:"notPlayed,omitempty"`
+	// SkewBoundNs is how far instants of the model servers may be off those of clients and steps, where they were read from another clock;
+	// Blurred says why they cannot be compared at all.
+	SkewBoundNs int64  `json:"skewBoundNs,omitempty"`
+	Blurred     string `json:"blurred,omitempty"`
 }
 
 // Shown says which requirement shows that the mechanism exists whose restraint another one is about: what never evicts, evicts no work of

@@ -16,7 +16,7 @@ const Probe = "INV-01"
 func Judge(b *evidence.Bundle) []verdict.Verdict {
 	var out []verdict.Verdict
 	for i, s := range b.Manifest.Scenarios {
-		out = append(out, judgeScenario(s, b.Runs[i])...)
+		out = append(out, observed(b.Manifest, s, judgeScenario(s, b.Runs[i]))...)
 	}
 	for _, e := range b.Manifest.RunChecks {
 		spec, err := checks.FromEntry(e)
@@ -27,7 +27,7 @@ func Judge(b *evidence.Bundle) []verdict.Verdict {
 			out = append(out, verdict.Verdict{Requirement: e.Requirement, Scenario: checks.Whole, Check: e.Check, Kind: verdict.Inconclusive,
 				Figure: "interrupted", Why: "the run was interrupted; a check over the whole run needs all of it"})
 		default:
-			out = append(out, checks.JudgeWhole(spec, b.Runs))
+			out = append(out, observedWhole(b.Manifest, checks.JudgeWhole(spec, b.Runs)))
 		}
 	}
 	for _, x := range b.Manifest.Excluded {
@@ -64,6 +64,9 @@ func judgeScenario(s evidence.ScenarioEntry, r evidence.Run) []verdict.Verdict {
 			out = append(out, broken(e, s.Name, err.Error()))
 		case s.Error != "":
 			out = append(out, broken(e, s.Name, s.Error))
+		case s.NotPlayed != "":
+			out = append(out, verdict.Verdict{Requirement: e.Requirement, Scenario: s.Name, Check: e.Check, Kind: verdict.Inconclusive,
+				Figure: "not played", Why: s.NotPlayed})
 		case s.NotApplicable != "":
 			out = append(out, verdict.Verdict{Requirement: e.Requirement, Scenario: s.Name, Check: e.Check, Kind: verdict.NotApplicable,
 				Figure: "not applicable", Why: s.NotApplicable})

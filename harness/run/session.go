@@ -40,6 +40,11 @@ type Options struct {
 	Dir string
 	// OnScenario hears of every scenario as it starts and as it ends; it may be called concurrently.
 	OnScenario func(Progress)
+	// ProbeFirst plays the activation probe before everything else; unless it passes, nothing behind a gate is played. It is for systems whose
+	// Configure starts nothing.
+	ProbeFirst bool
+	// Keep, if set, is called when a scenario has failed and everything is still up; it returns when the stack may be taken down.
+	Keep func(ctx context.Context, k Kept)
 }
 
 // Progress is the state of one scenario.
@@ -119,8 +124,9 @@ func (s *Session) Requirements() []verdict.Requirement {
 func (s *Session) Start(ctx context.Context) {
 	go func() {
 		defer close(s.all)
-		s.playAll(ctx, s.opts.Parallel, func(c scenario.Compiled) bool { return !c.Alone })
-		s.playAll(ctx, 1, func(c scenario.Compiled) bool { return c.Alone })
+		rest := s.probeFirst(ctx)
+		s.playAll(ctx, s.opts.Parallel, func(c scenario.Compiled) bool { return rest(c) && !c.Alone })
+		s.playAll(ctx, 1, func(c scenario.Compiled) bool { return rest(c) && c.Alone })
 	}()
 }
 
@@ -150,13 +156,14 @@ func (s *Session) playOne(ctx context.Context, i int) {
 	p := Progress{Name: c.Name, Title: c.Title, Index: i, Total: len(s.opts.Scenarios)}
 	s.tell(p)
 	rec := evidence.NewRecorder(c.Name)
-	na, err := s.play(ctx, c, rec)
+	na, clocks, err := s.play(ctx, i, rec)
 	r := rec.Run()
 	played := runDuration(r)
 	s.mu.Lock()
 	s.runs[i] = r
 	s.entries[i].NotApplicable = na
 	s.entries[i].DurationNs = int64(played)
+	s.entries[i].SkewBoundNs, s.entries[i].Blurred = int64(clocks.bound), clocks.blur
 	if err != nil {
 		s.entries[i].Error = err.Error()
 	}
@@ -187,7 +194,8 @@ func runDuration(r evidence.Run) time.Duration {
 	return time.Duration(last)
 }
 
-func (s *Session) play(ctx context.Context, c scenario.Compiled, rec *evidence.Recorder) (notApplicable string, err error) {
+func (s *Session) play(ctx context.Context, i int, rec *evidence.Recorder) (notApplicable string, clocks clocks, err error) {
+	c := s.opts.Scenarios[i]
 	var sys sut.System
 	defer func() {
 		if r := recover(); r != nil {
@@ -199,11 +207,12 @@ func (s *Session) play(ctx context.Context, c scenario.Compiled, rec *evidence.R
 	}()
 	sys = s.opts.New()
 	if why := s.missing(sys, c); why != "" {
-		return why, sys.Close(ctx)
+		return why, clocks, sys.Close(ctx)
 	}
 	if len(c.Checks) == 0 {
-		return "the profile judges nothing of it", sys.Close(ctx)
+		return "the profile judges nothing of it", clocks, sys.Close(ctx)
 	}
+	s.letKeep(ctx, sys, i, rec)
 	limit := s.opts.Limit
 	if c.Slow {
 		limit += 20 * time.Minute
@@ -213,12 +222,16 @@ func (s *Session) play(ctx context.Context, c scenario.Compiled, rec *evidence.R
 	var unsupported *sut.UnsupportedError
 	switch err := sys.Configure(ctx, c.Config); {
 	case errors.As(err, &unsupported):
-		return unsupported.Error(), sys.Close(ctx)
+		return unsupported.Error(), clocks, sys.Close(ctx)
 	case err != nil:
-		return "", errors.Join(fmt.Errorf("configure: %w", err), sys.Close(ctx))
+		return "", clocks, errors.Join(fmt.Errorf("configure: %w", err), sys.Close(ctx))
 	}
 	err = sys.Play(ctx, c.Script, rec)
-	return "", errors.Join(err, sys.Close(context.WithoutCancel(ctx)))
+	clocks = clocksOf(sys)
+	if errors.As(err, &unsupported) {
+		return unsupported.Error(), clocks, sys.Close(context.WithoutCancel(ctx))
+	}
+	return "", clocks, errors.Join(err, sys.Close(context.WithoutCancel(ctx)))
 }
 
 // missing names the feature that a scenario needs and the system or the profile does not have.
@@ -348,6 +361,9 @@ func (s *Session) Seal() (*evidence.Bundle, []verdict.Result, error) {
 	m := s.manifest()
 	m.Scenarios = slices.Clone(s.entries)
 	m.Complete = !s.stopped
+	for _, e := range m.Scenarios {
+		m.SkewBoundNs = max(m.SkewBoundNs, e.SkewBoundNs)
+	}
 	runs := slices.Clone(s.runs)
 	failed := s.failed
 	s.mu.Unlock()

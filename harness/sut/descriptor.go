@@ -27,6 +27,8 @@ type Descriptor struct {
 	StartLimit time.Duration `yaml:"startLimit"`
 	// Tolerances replace those of the profile where they are set; the checks of the bundle hold what they came to.
 	Tolerances profile.Tolerances `yaml:"tolerances"`
+	// Running says where one is that already runs; nil: Command starts it.
+	Running *Running `yaml:"running,omitempty"`
 }
 
 //go:embed presets/*.yaml
@@ -96,6 +98,11 @@ func parseDescriptor(name string, text []byte) (Descriptor, error) {
 		"tolerances.staleness": d.Tolerances.Staleness} {
 		if v < 0 {
 			errs = append(errs, fmt.Errorf("%s: %s: must not be negative, got %s", name, what, v))
+		}
+	}
+	if d.Running != nil {
+		if err := d.Running.Validate(); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", name, err))
 		}
 	}
 	return d, errors.Join(errs...)

@@ -11,6 +11,8 @@ import (
 // adminRoutes is the control interface over HTTP: the control methods, one path each.
 func (s *Server) adminRoutes(m *http.ServeMux) {
 	m.HandleFunc("GET /admin/requests", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.Log()) })
+	m.HandleFunc("GET /admin/about", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.about()) })
+	m.HandleFunc("GET /admin/changes", s.changes)
 	m.HandleFunc("GET /admin/state", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, http.StatusOK, s.state()) })
 	m.HandleFunc("POST /admin/hold", command(func(b struct {
 		Hold *bool `json:"hold"`

@@ -32,6 +32,8 @@ type Config struct {
 	MaxModelLen int
 	// Clock gives the instants of the records; nil: a real clock with its epoch in New.
 	Clock clock.Clock
+	// ClockID names the clock: servers that answer the same one share it; "": a name that no other server has.
+	ClockID string
 	// Hold makes requests wait for their release instead of entering the engine. SetHold changes it.
 	Hold bool
 	// HeldAsWaiting counts held requests in num_requests_waiting instead of num_requests_running.

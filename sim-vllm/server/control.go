@@ -33,6 +33,7 @@ func (s *Server) releaseWhere(match func(*call) bool, most int) int {
 		}
 		n++
 		c.released, c.rec.Released = now, int64(now)
+		s.touch(c)
 		close(c.release)
 		return true
 	})
@@ -64,11 +65,22 @@ func (s *Server) Log() []evidence.Backend {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	log := make([]evidence.Backend, len(s.log))
-	for i, rec := range s.log {
-		log[i] = *rec
-		log[i].ControlHeaders = slices.Clone(rec.ControlHeaders)
+	for i, c := range s.log {
+		log[i] = c.copied()
 	}
 	return log
+}
+
+// touch notes that the record of c has changed; s.mu is held.
+func (s *Server) touch(c *call) {
+	s.version++
+	c.stamp = s.version
+}
+
+func (c *call) copied() evidence.Backend {
+	rec := *c.rec
+	rec.ControlHeaders = slices.Clone(rec.ControlHeaders)
+	return rec
 }
 
 // Scrapes counts the answered GET /metrics.
@@ -134,6 +146,7 @@ func (s *Server) Reset() {
 	}
 	s.mu.Lock()
 	s.log, s.scrapes = nil, 0
+	s.version++
 	s.mu.Unlock()
 	s.event()
 }

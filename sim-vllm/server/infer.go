@@ -16,6 +16,7 @@ import (
 // call is one inference request while it is inside.
 type call struct {
 	rec      *evidence.Backend // guarded by Server.mu
+	stamp    uint64            // Server.version when rec last changed, guarded by Server.mu
 	ended    bool              // guarded by Server.mu
 	arrival  time.Duration
 	held     bool          // waits, or waited, for its release
@@ -91,7 +92,8 @@ func (s *Server) arrive(r *http.Request, raw []byte, q request, arrival time.Dur
 	if c.held {
 		s.held = append(s.held, c)
 	}
-	s.log = append(s.log, rec)
+	s.log = append(s.log, c)
+	s.touch(c)
 	s.inFlight++
 	return c
 }
@@ -108,6 +110,7 @@ func (s *Server) end(c *call, ending string, edit func(*evidence.Backend)) {
 	if edit != nil {
 		edit(c.rec)
 	}
+	s.touch(c)
 	s.inFlight--
 	if c.held {
 		s.held = slices.DeleteFunc(s.held, func(h *call) bool { return h == c })
@@ -120,6 +123,7 @@ func (s *Server) end(c *call, ending string, edit func(*evidence.Backend)) {
 func (s *Server) brokeOff(c *call) {
 	s.mu.Lock()
 	c.rec.Ending = evidence.Aborted
+	s.touch(c)
 	s.mu.Unlock()
 	s.event()
 }
@@ -127,6 +131,7 @@ func (s *Server) brokeOff(c *call) {
 func (s *Server) note(c *call, edit func(*evidence.Backend)) {
 	s.mu.Lock()
 	edit(c.rec)
+	s.touch(c)
 	s.mu.Unlock()
 	s.event()
 }

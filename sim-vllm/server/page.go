@@ -39,6 +39,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(page) // a scraper that left needs nothing
 	s.mu.Lock()
 	s.scrapes++
+	s.version++
 	s.mu.Unlock()
 	s.event()
 }

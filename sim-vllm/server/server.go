@@ -1,6 +1,8 @@
 package server
 
 import (
+	"cmp"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"sync"
@@ -20,11 +22,12 @@ type Server struct {
 	model   string    // in responses and metric labels
 	started time.Time // wall time of the clock's epoch, for `created` fields only
 	mux     http.Handler
+	run     string        // of all servers, this one
 	seq     atomic.Uint64 // engine ids
 
 	mu       sync.Mutex
-	log      []*evidence.Backend // in order of arrival
-	held     []*call             // in order of arrival
+	log      []*call // in order of arrival
+	held     []*call // in order of arrival
 	inFlight int
 	hold     bool
 	load     *Load
@@ -33,6 +36,8 @@ type Server struct {
 	frozen   []byte        // the page of FaultFreeze
 	unhang   chan struct{} // closed when the fault changes
 	scrapes  int64
+	version  uint64        // grows with everything that Log, Held, InFlight or Scrapes can show
+	changed  chan struct{} // closed and replaced by event
 
 	inbox inbox
 	meter meter
@@ -57,7 +62,9 @@ func New(c Config) (*Server, error) {
 	if c.Clock == nil {
 		c.Clock = clock.NewReal()
 	}
+	c.ClockID = cmp.Or(c.ClockID, rand.Text())
 	s := &Server{cfg: c, clk: c.Clock, model: c.Model, hold: c.Hold, fault: FaultNone, unhang: make(chan struct{}),
+		changed: make(chan struct{}), run: rand.Text(),
 		closing: make(chan struct{}), stopped: make(chan struct{})}
 	if s.model == "" {
 		s.model = defaultModel
@@ -94,6 +101,10 @@ func (s *Server) Close() {
 }
 
 func (s *Server) event() {
+	s.mu.Lock()
+	close(s.changed)
+	s.changed = make(chan struct{})
+	s.mu.Unlock()
 	if s.cfg.OnEvent != nil {
 		s.cfg.OnEvent()
 	}

@@ -37,11 +37,21 @@ type Command struct {
 	text  string
 	words []*template.Template
 	uses  map[string]bool
+	names []string // of the placeholders that it may use
 }
 
 // Parse splits a command as a shell does, without expanding anything, and checks its placeholders.
 func Parse(text string) (Command, error) {
-	c := Command{text: text, uses: map[string]bool{}}
+	c, err := parse(text, placeholders)
+	if err == nil && !c.uses["GRPCPort"] {
+		err = fmt.Errorf("command %q: it must use {{.GRPCPort}}, or nobody can reach the picker", text)
+	}
+	return c, err
+}
+
+// parse does so for any placeholders.
+func parse(text string, names []string) (Command, error) {
+	c := Command{text: text, uses: map[string]bool{}, names: names}
 	words, err := split(text)
 	if err != nil {
 		return c, fmt.Errorf("command %q: %w", text, err)
@@ -61,23 +71,20 @@ func Parse(text string) (Command, error) {
 			errs = append(errs, fmt.Errorf("command %q: %w", text, err))
 		}
 	}
-	if len(errs) == 0 && !c.uses["GRPCPort"] {
-		errs = append(errs, fmt.Errorf("command %q: it must use {{.GRPCPort}}, or nobody can reach the picker", text))
-	}
 	return c, errors.Join(errs...)
 }
 
 // note finds out which placeholders a word uses, by filling in values that cannot occur otherwise.
 func (c Command) note(word string, t *template.Template) error {
 	values := map[string]string{}
-	for _, name := range placeholders {
+	for _, name := range c.names {
 		values[name] = "\x00" + name + "\x00"
 	}
 	var b strings.Builder
 	if err := t.Execute(&b, values); err != nil {
-		return fmt.Errorf("%s: unknown placeholder: use {{.%s}}", word, strings.Join(placeholders, "}}, {{."))
+		return fmt.Errorf("%s: unknown placeholder: use {{.%s}}", word, strings.Join(c.names, "}}, {{."))
 	}
-	for _, name := range placeholders {
+	for _, name := range c.names {
 		if strings.Contains(b.String(), values[name]) {
 			c.uses[name] = true
 		}
@@ -95,6 +102,10 @@ func (c Command) String() string { return c.text }
 func (c Command) Argv(v Values) ([]string, error) {
 	values := map[string]string{"Config": v.Config, "GRPCPort": v.GRPCPort, "HealthPort": v.HealthPort, "MetricsPort": v.MetricsPort, "PoolName": v.PoolName,
 		"PoolNamespace": v.PoolNamespace, "Kubeconfig": v.Kubeconfig, "EndpointsFile": v.EndpointsFile, "ObjectivesFile": v.ObjectivesFile}
+	return c.fill(values)
+}
+
+func (c Command) fill(values map[string]string) ([]string, error) {
 	var argv []string
 	for _, t := range c.words {
 		var b strings.Builder

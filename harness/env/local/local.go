@@ -50,6 +50,7 @@ type System struct {
 	loaded epconfig.Config
 	stage  *stage
 	own    *binary.Command // that starts the reference as a program; nil: nobody knows one
+	keep   func(about []string, played error)
 }
 
 // New makes a system; nothing runs before Configure.
@@ -133,6 +134,9 @@ func (s *System) Play(ctx context.Context, script sut.Script, out evidence.Sink)
 	}
 	cancel(nil)
 	st.flush()
+	if s.keep != nil {
+		s.keep(st.about(), err)
+	}
 	return errors.Join(err, st.close())
 }
 
