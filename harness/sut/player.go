@@ -154,10 +154,7 @@ func (p player) play(ctx context.Context, s Step) error {
 		pr.Case = s.Mark
 		p.out.Process(pr)
 	case OpLoad:
-		var invalid string
-		if invalid, err = p.st.Load(ctx, *s.Plan); invalid != "" {
-			rec.OK, rec.Detail = false, "the load was not the planned one: "+invalid
-		}
+		err = p.load(ctx, s, &rec)
 	case OpHold:
 		p.st.SetHold(s.Count == 1)
 	case OpFault:

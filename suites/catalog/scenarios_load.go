@@ -42,7 +42,7 @@ var loadScenarios = []scenario.Scenario{
 	},
 	{
 		Name: "load-global-strict", Title: "Under global strict the served share follows the sending rate",
-		Needs: []sut.Feature{sut.Objectives}, Alone: true,
+		Needs: []sut.Feature{sut.Objectives}, Paced: true,
 		Write: func(b *scenario.Builder) {
 			saturate(b, "global-strict")
 			b.Config.TTL = time.Minute
@@ -125,6 +125,7 @@ func RunChecks(p profile.Profile) []checks.Spec {
 		}
 		all = append(all, c)
 	}
+	all = append(all, benchRunChecks(p)...)
 	var out []checks.Spec
 	for _, s := range all {
 		if judged, _ := p.Applies(s.Requirement); judged {

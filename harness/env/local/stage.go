@@ -60,7 +60,10 @@ type client struct {
 	abandoned bool
 }
 
-var _ sut.Stage = (*stage)(nil)
+var (
+	_ sut.Stage   = (*stage)(nil)
+	_ sut.Watcher = (*stage)(nil)
+)
 
 // pollPeriod bounds how late Await notices what nobody announces: the router's own gauges.
 const pollPeriod = 5 * time.Millisecond

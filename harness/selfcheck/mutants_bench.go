@@ -1,0 +1,61 @@
+package selfcheck
+
+import (
+	"strings"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/llm-weir/weir/harness/env"
+	"github.com/llm-weir/weir/harness/wire"
+	"github.com/llm-weir/weir/reference/epp"
+	"github.com/llm-weir/weir/reference/flowcontrol"
+	"github.com/llm-weir/weir/reference/picker"
+)
+
+// benchMutants go wrong in ways that single requests hardly show: in what a load gets, and in what is published while it lasts.
+var benchMutants = []Mutant{
+	{Name: "strict-as-turns", Fault: "global strict is configured and round robin is run", Class: "CFG", Meant: []string{"BEN-17"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) {
+			for i := range c.Bands {
+				c.Bands[i].Fairness = flowcontrol.RoundRobin
+			}
+		})}},
+	{Name: "hand-over-late", Except: inline, Fault: "a place that was left is taken a tenth of a second later", Class: "SAT", Meant: []string{"BEN-12"},
+		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
+			w.Machine = &wrapper{inner: w.Machine, delay: func(ev picker.Event) time.Duration {
+				if ev.Kind == picker.Finish {
+					return 100 * time.Millisecond
+				}
+				return 0
+			}}
+		}}},
+	{Name: "threshold-of-one", Fault: "every waiting threshold counts as one", Class: "CFG", Meant: []string{"BEN-12", "FC-CFG-05"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Detector.QueueDepth = 1 })}},
+	{Name: "saturation-halved", Fault: "saturation is published as a share of twice the limit", Class: "MET", Meant: []string{"BEN-03"},
+		Tamper: env.Tamper{Wiring: gauges(wire.MetricPoolSaturation, func(m *dto.Metric) {
+			v := m.Gauge.GetValue() / 2
+			m.Gauge.Value = &v
+		})}},
+	{Name: "gauge-capped", Fault: "the queue gauge counts to twenty", Class: "MET", Meant: []string{"BEN-24"},
+		Tamper: env.Tamper{Wiring: gauges(wire.MetricQueueSize, func(m *dto.Metric) {
+			v := min(20, m.Gauge.GetValue())
+			m.Gauge.Value = &v
+		})}},
+	{Name: "signals-apart", Fault: "saturation and queue are never above zero on one page", Class: "MET", Meant: []string{"BEN-05"},
+		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
+			hidden, other := wire.MetricQueueSize, wire.MetricPoolSaturation
+			families(func(fs []*dto.MetricFamily) {
+				hidden, other = other, hidden
+				for _, f := range fs {
+					for _, m := range f.GetMetric() {
+						if zero := 0.0; strings.HasSuffix(f.GetName(), hidden) {
+							m.Gauge.Value = &zero
+						}
+					}
+				}
+			})(w)
+		}}},
+	{Name: "batch-first", Fault: "priority 0 goes before everything else", Class: "ORD", Meant: []string{"BEN-11", "BEN-19"},
+		Tamper: env.Tamper{Wiring: swap(func(a, b waiting) bool { return b.request.Priority == 0 && a.request.Priority != 0 })}},
+}
