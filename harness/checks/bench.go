@@ -24,6 +24,11 @@ type Bench struct {
 	// From and To bound the part of the load that is looked at, as offsets from its start.
 	From time.Duration `json:"fromNs,omitempty"`
 	To   time.Duration `json:"toNs,omitempty"`
+	// Loads are the marks of the load steps of a sweep.
+	Loads []string `json:"loads,omitempty"`
+	// AtLeast and AtMost bound a ratio; 0: no bound.
+	AtLeast float64 `json:"atLeast,omitempty"`
+	AtMost  float64 `json:"atMost,omitempty"`
 	// High and Low are the objectives of the two bands, Quiet and Noisy the two tenants of one band that are compared.
 	High  string `json:"high,omitempty"`
 	Low   string `json:"low,omitempty"`
@@ -38,11 +43,13 @@ type Bench struct {
 
 var benchChecks = map[string]func(Spec, *evidence.Run) finding{
 	"same-interval": sameInterval, "shows-bands": showsBands, "gate-engaged": gateEngaged, "pressure": pressure,
-	"busy": busy, "calm": calm, "overload": overload,
+	"busy": busy, "calm": calm, "overload": overload, "knee": knee, "settings-kept": settingsKept,
+	"consolidation": consolidation, "token-pressure": tokenPressure, "demanded": demanded,
 }
 
 var benchWholeChecks = map[string]func(Spec, []evidence.Run) finding{
 	"isolation": isolation, "same-capacity": sameCapacity, "baseline": baseline, "inversion": inversion, "loads-vary": loadsVary,
+	"threshold-ends": thresholdEnds,
 }
 
 // resampling is fixed for all benchmarks. Four neighbours stay together: one long request delays the next ones.

@@ -106,7 +106,7 @@ func (s *Session) Requirements() []verdict.Requirement {
 }
 
 // paced is the number of paced loads at a time.
-const paced = 5
+const paced = 4
 
 // Start plays all scenarios in the background until ctx ends; Wait, Result and Seal wait for it. Paced loads come after the others, and
 // scenarios that want to be alone are played last, one at a time.

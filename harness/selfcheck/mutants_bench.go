@@ -56,6 +56,28 @@ var benchMutants = []Mutant{
 				}
 			})(w)
 		}}},
+	{Name: "congestion-collapse", Fault: "every second of backlog costs another second before a request is taken in", Class: "SCALE", Meant: []string{"BEN-06"},
+		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
+			waiting := 0
+			m := &wrapper{inner: w.Machine, delay: func(ev picker.Event) time.Duration {
+				if ev.Kind != picker.Arrive {
+					return 0
+				}
+				waiting++
+				return time.Duration(max(0, waiting-8)) * 25 * time.Millisecond
+			}}
+			m.out = func(_ time.Duration, outs []picker.Out) []picker.Out {
+				for _, o := range outs {
+					if o.Kind != picker.Evict {
+						waiting--
+					}
+				}
+				return outs
+			}
+			w.Machine = m
+		}}},
+	{Name: "tokens-mode-ignored", Except: inline, Fault: "a limit in tokens is accepted, and requests are counted", Class: "CFG", Meant: []string{"BEN-18", "FC-SAT-14"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Detector.Mode = flowcontrol.Requests })}},
 	{Name: "batch-first", Fault: "priority 0 goes before everything else", Class: "ORD", Meant: []string{"BEN-11", "BEN-19"},
 		Tamper: env.Tamper{Wiring: swap(func(a, b waiting) bool { return b.request.Priority == 0 && a.request.Priority != 0 })}},
 }

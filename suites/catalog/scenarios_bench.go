@@ -3,6 +3,7 @@ package catalog
 import (
 	"cmp"
 	_ "embed"
+	"fmt"
 	"slices"
 	"time"
 
@@ -24,7 +25,8 @@ var unhurried []byte
 const (
 	benchEvery  = 230 * time.Millisecond // between two readings of the pages
 	benchPlaces = 2
-	benchDepth  = 5 // waiting at each model server, where that is the limit
+	benchBatch  = 20 // requests of the batch band that may wait
+	benchDepth  = 5  // waiting at each model server, where that is the limit
 )
 
 // benchScenarios play loads; what two of them make of one plan is judged over the whole run (benchRunChecks).
@@ -66,6 +68,67 @@ var benchScenarios = []scenario.Scenario{
 			verifications(b)
 		},
 	},
+}
+
+// kneeScenarios sweep a load over what can be served.
+var kneeScenarios = []scenario.Scenario{
+	{
+		Name: "bench-knee", Title: "A sweep of loads finds where latency rises and throughput flattens", Needs: []sut.Feature{sut.Restart}, Paced: true,
+		Write: func(b *scenario.Builder) {
+			engines(b, "round-robin")
+			var marks []string
+			for i, rate := range []float64{32, 44, 56, 66, 84, 98, 112, 128} {
+				doc := fmt.Sprintf("name: point-%d\nduration: 2s\ntenants:\n- name: point%d\n  arrival: {process: constant, rate: %v}\n  promptTokens: {fixed: 64}\n  outputTokens: {fixed: 7}\n", i+1, i+1, rate)
+				mark := fmt.Sprintf("point-%d", i+1)
+				p := loadPlan(b, mark, []byte(doc))
+				b.Step(sut.Step{Op: sut.OpLoad, Mark: mark, Plan: &p})
+				marks = append(marks, mark)
+			}
+			in := checks.Bench{Loads: marks, Places: benchPlaces}
+			b.Check("BEN-06", "knee", checks.Spec{Engaged: marks, Needed: 40, Margin: 0.1, Bench: &in,
+				Mode: fmt.Sprintf("simulated %s, %d servers of %d places, limit %d each", b.Config.Preset, len(b.Config.Endpoints), benchPlaces, limit(b))})
+			kept := checks.Spec{Engaged: marks, Count: limit(b), Bench: &in}
+			if !b.Profile.Config.ConcurrencyDetector {
+				kept.Slack = limit(b) // what is dispatched between two readings of the model servers' pages
+			}
+			b.Check("BEN-07", "settings-kept", kept)
+		},
+	},
+}
+
+// consolidationScenarios are batch and interactive work on one pool.
+var consolidationScenarios = []scenario.Scenario{
+	{
+		Name: "bench-consolidation", Title: "A band limit bounds the batch queue; what it refuses, its owner retries to the end", Needs: []sut.Feature{sut.Objectives}, Paced: true,
+		Write: func(b *scenario.Builder) {
+			engines(b, "round-robin")
+			b.Config.Bands = append(b.Config.Bands, sut.Band{Priority: -10, Ordering: "fcfs", MaxRequests: benchBatch})
+			b.Objective(scenario.Objective(-10), -10)
+			short := func(r *sut.Request) { r.MaxTokens = 7 }
+			batch := run(b, "batch", 300, scenario.At(-10), short)
+			var all []sut.Request
+			for i, r := range batch { // an interactive one for every four of batch
+				if i%4 == 0 {
+					all = append(all, b.Req(fmt.Sprintf("interactive%d", i/4+1), scenario.At(100), short))
+				}
+				all = append(all, r)
+			}
+			b.Step(sut.Step{Op: sut.OpSend, Mark: "sent", Requests: all, Spacing: 7 * time.Millisecond})
+			b.Step(sut.Step{Op: sut.OpRetry, Mark: "retried", IDs: ids(batch), Spacing: 20 * time.Millisecond, Limit: 40 * time.Second})
+			b.Step(sut.Step{Op: sut.OpEndings, Mark: "ended", IDs: ids(all), Limit: 20 * time.Second})
+			a := b.Profile.Refusals.Capacity
+			b.Check("BEN-16", "consolidation", checks.Spec{Engaged: []string{"sent", "retried", "ended"}, Count: benchBatch, Needed: 30, Status: a.Status, Reason: a.Reason,
+				Bench: &checks.Bench{High: scenario.Objective(100), Low: scenario.Objective(-10)}})
+		},
+	},
+}
+
+// limit is the number of requests that the settings in force let into each model server.
+func limit(b *scenario.Builder) int {
+	if d := b.Config.Detector; d.Kind == "concurrency" {
+		return d.MaxConcurrency
+	}
+	return benchPlaces + b.Config.Detector.QueueDepth
 }
 
 // contend is one configuration under the contended load.

@@ -125,7 +125,7 @@ func RunChecks(p profile.Profile) []checks.Spec {
 		}
 		all = append(all, c)
 	}
-	all = append(all, benchRunChecks(p)...)
+	all = slices.Concat(all, benchRunChecks(p), settingRunChecks(p))
 	var out []checks.Spec
 	for _, s := range all {
 		if judged, _ := p.Applies(s.Requirement); judged {

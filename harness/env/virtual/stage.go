@@ -39,6 +39,7 @@ type stage struct {
 var (
 	_ sut.Stage   = (*stage)(nil)
 	_ sut.Watcher = (*stage)(nil)
+	_ sut.Refuser = (*stage)(nil)
 )
 
 func newStage(scenario string, s *System, out evidence.Sink) (*stage, error) {
@@ -86,6 +87,12 @@ func (st *stage) Await(ctx context.Context, until time.Duration, cond func() boo
 func (st *stage) Ended(id string) bool {
 	c := st.clients[id]
 	return c != nil && c.ended
+}
+
+// Refused implements sut.Refuser.
+func (st *stage) Refused(id string) bool {
+	c := st.clients[id]
+	return c != nil && c.ended && c.rec.Outcome == evidence.Refused
 }
 
 // Unended implements sut.Stage.

@@ -1,0 +1,205 @@
+package checks_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/llm-weir/weir/harness/checks"
+	"github.com/llm-weir/weir/harness/evidence"
+)
+
+// swept plays loads of two seconds at rising rates, one after the other, against a pool that serves a request every gap; each takes 50 ms
+// at least. gap may depend on how many wait.
+func swept(gap func(waiting int) int, rates ...int) *hist {
+	h := history()
+	now := 0
+	for i, rate := range rates {
+		mark := fmt.Sprintf("load%d", i+1)
+		start, free, end := now, now, now
+		var ends []int
+		for k := range 2 * rate {
+			sent := start + k*1000/rate
+			waiting := 0
+			for _, e := range ends {
+				if e > sent {
+					waiting++
+				}
+			}
+			free = max(free+gap(waiting), sent)
+			end = max(free, sent) + 50
+			ends = append(ends, end)
+			h.served(fmt.Sprintf("%s-%d", mark, k), sent, free, end)
+			h.c(fmt.Sprintf("%s-%d", mark, k), func(c *evidence.Client) { c.Intended = at(sent) })
+		}
+		now = end + 10
+		h.step(mark, start, now)
+	}
+	return h
+}
+
+func steadyGap(int) int          { return 12 }
+func collapsing(waiting int) int { return 12 + waiting/8 }
+
+var eight = []int{20, 30, 45, 60, 90, 105, 120, 140}
+
+func kneeSpec(change func(*checks.Spec)) checks.Spec {
+	s := checks.Spec{Needed: 30, Margin: 0.1, Mode: "toy", Bench: &checks.Bench{}}
+	for i := range eight {
+		s.Bench.Loads = append(s.Bench.Loads, fmt.Sprintf("load%d", i+1))
+	}
+	if change != nil {
+		change(&s)
+	}
+	return s
+}
+
+func unmovedSpec(n int) checks.Spec {
+	return checks.Spec{Count: n, Bench: &checks.Bench{Loads: []string{"low", "high"}}}
+}
+
+// kept has one request inside at the low load, and three at the high one.
+func unmoved() *hist {
+	return history().served("a", 0, 0, 100).step("low", 0, 110).served("b", 200, 200, 400).served("c", 200, 200, 400).served("d", 200, 200, 400).served("e", 201, 401, 500).step("high", 200, 510)
+}
+
+// batches is a pool of one place with a batch queue of twenty, interactive requests beside it, and an owner who retries.
+func batches(limit int, interactive func(i int) (waits int)) *hist {
+	h := history()
+	for i := range limit { // they wait one after the other, 100 ms each
+		h.served(fmt.Sprintf("job%d", i), i, 500+100*i, 600+100*i)
+		h.c(fmt.Sprintf("job%d", i), low)
+	}
+	for i := range 10 {
+		id := fmt.Sprintf("late%d", i)
+		h.refused(id, 100+i, 102+i, 429, "full").c(id, low)
+		h.served(id+"~2", 4000+100*i, 4001+100*i, 4080+100*i).c(id+"~2", low)
+	}
+	for i := range 80 {
+		id := fmt.Sprintf("fast%d", i)
+		h.served(id, 20*i, 20*i+interactive(i), 20*i+interactive(i)+20)
+		h.c(id, func(c *evidence.Client) { c.Objective = "p100" })
+	}
+	return h
+}
+
+func low(c *evidence.Client) { c.Objective = "m10" }
+func soon(int) int           { return 5 }
+
+var batchSpec = checks.Spec{Count: 20, Needed: 10, Status: 429, Reason: "full", Bench: &checks.Bench{High: "p100", Low: "m10"}}
+
+// prompts are two loads of one rate, with so many tokens inside at a time.
+func prompts(short, long int, rate time.Duration) *hist {
+	h := history()
+	for k, l := range []struct {
+		mark   string
+		tokens int
+		every  time.Duration
+	}{{"short", short, 10 * time.Millisecond}, {"long", long, rate}} {
+		start := 5000 * k
+		for i := range 100 {
+			sent := start + i*int(l.every/time.Millisecond)
+			id := fmt.Sprintf("%s%d", l.mark, i)
+			h.served(id, sent, start+i*30, start+i*30+29)
+			h.b(id, func(b *evidence.Backend) { b.PromptTokens, b.FirstToken = l.tokens, b.End })
+		}
+		h.step(l.mark, start, start+3100)
+	}
+	return h
+}
+
+func promptSpec(least, most float64) checks.Spec {
+	return checks.Spec{Needed: 50, Bench: &checks.Bench{Loads: []string{"short", "long"}, AtLeast: least, AtMost: most}}
+}
+
+// thresholdToy lets n requests into each model server.
+func thresholdToy(scenario string, n int, f func(*toy)) *hist {
+	t := strict()
+	t.scenario, t.limit = scenario, n
+	if f != nil {
+		f(&t)
+	}
+	return t.play()
+}
+
+func endsSpec(change func(*checks.Spec)) checks.Spec {
+	return benchSpec(func(s *checks.Spec) {
+		s.Bench.Runs = map[string]string{"01": "few", "09": "many"}
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+var benchMoreTrials = []trial{
+	{"knee", "passing", "latency rises between 60 and 90", kneeSpec(nil), swept(steadyGap, eight...), pass},
+	{"knee", "failing", "throughput collapses beyond it", kneeSpec(nil), swept(collapsing, eight...), fail},
+	{"knee", "failing", "latency falls where it should rise", kneeSpec(nil), falling(), fail},
+	{"knee", "degenerate", "no load is more than can be served", kneeSpec(nil), swept(steadyGap, 20, 25, 30, 35, 40, 45, 50, 55), inconclusive},
+	{"knee", "degenerate", "seven loads", kneeSpec(func(s *checks.Spec) { s.Bench.Loads = s.Bench.Loads[1:] }), swept(steadyGap, eight...), inconclusive},
+	{"knee", "degenerate", "nobody knows whose knee", kneeSpec(func(s *checks.Spec) { s.Mode = "" }), swept(steadyGap, eight...), inconclusive},
+	{"knee", "degenerate", "the loads do not rise", kneeSpec(nil), swept(steadyGap, 20, 30, 60, 45, 90, 105, 120, 140), inconclusive},
+	{"knee", "degenerate", "one request has no end", kneeSpec(nil), swept(steadyGap, eight...).c("load3-5", func(c *evidence.Client) { c.Outcome, c.End = evidence.Unfinished, evidence.Never }), inconclusive},
+	{"knee", "degenerate", "too few at the lowest load", kneeSpec(func(s *checks.Spec) { s.Needed = 100 }), swept(steadyGap, eight...), inconclusive},
+	{"knee", "degenerate", "the machine is late", kneeSpec(nil), lateAnswers(swept(steadyGap, eight...)), inconclusive},
+
+	{"settings-kept", "passing", "never more than before", unmovedSpec(3), unmoved(), pass},
+	{"settings-kept", "failing", "more than the setting allows", unmovedSpec(2), unmoved(), fail},
+	{"settings-kept", "degenerate", "the setting was never reached", unmovedSpec(4), unmoved(), inconclusive},
+	{"settings-kept", "degenerate", "a load was not played", unmovedSpec(3), unmoved().without("low"), inconclusive},
+
+	{"consolidation", "passing", "refused, retried, completed", batchSpec, batches(20, soon), pass},
+	{"consolidation", "failing", "more wait than the limit", batchSpec, batches(24, soon), fail},
+	{"consolidation", "failing", "a refusal has another status", batchSpec, batches(20, soon).c("late3", func(c *evidence.Client) { c.Status = 503 }), fail},
+	{"consolidation", "failing", "a job is refused to the end", batchSpec, batches(20, soon).unseen("late3~2").c("late3~2", func(c *evidence.Client) { c.Outcome, c.Status, c.Reason = evidence.Refused, 429, "full" }), fail},
+	{"consolidation", "failing", "interactive waits for half a second", batchSpec, batches(20, func(int) int { return 500 }), fail},
+	{"consolidation", "failing", "an interactive one is refused", batchSpec, batches(20, soon).unseen("fast7").c("fast7", func(c *evidence.Client) { c.Outcome, c.Status = evidence.Refused, 429 }), fail},
+	{"consolidation", "degenerate", "nobody is refused", checks.Spec{Count: 20, Needed: 11, Status: 429, Bench: batchSpec.Bench}, batches(20, soon), inconclusive},
+	{"consolidation", "degenerate", "the limit is far", checks.Spec{Count: 40, Needed: 10, Status: 429, Bench: batchSpec.Bench}, batches(20, soon), inconclusive},
+	{"consolidation", "degenerate", "the machine is late", batchSpec, lateAnswers(batches(20, soon)), inconclusive},
+
+	{"token-pressure", "passing", "eight times as much in requests", promptSpec(4, 0), prompts(100, 800, 10*time.Millisecond), pass},
+	{"token-pressure", "passing", "as much in tokens", promptSpec(0, 2), prompts(100, 100, 10*time.Millisecond), pass},
+	{"token-pressure", "failing", "the same although requests are counted", promptSpec(4, 0), prompts(100, 100, 10*time.Millisecond), fail},
+	{"token-pressure", "failing", "eight times as much although tokens are counted", promptSpec(0, 2), prompts(100, 800, 10*time.Millisecond), fail},
+	{"token-pressure", "degenerate", "two rates", promptSpec(4, 0), prompts(100, 800, 20*time.Millisecond), inconclusive},
+	{"token-pressure", "degenerate", "nobody waits", promptSpec(4, 0), prompts(100, 800, 40*time.Millisecond), inconclusive},
+	{"token-pressure", "degenerate", "no prompt is known", promptSpec(4, 0), prompts(0, 800, 10*time.Millisecond), inconclusive},
+	{"token-pressure", "degenerate", "no bound", promptSpec(0, 0), prompts(100, 800, 10*time.Millisecond), inconclusive},
+
+	{"demanded", "passing", "all are served in the end", benchSpec(nil), turned().play(), pass},
+	{"demanded", "failing", "one is refused", benchSpec(nil), turned().play().unseen("quiet50").c("quiet50", func(c *evidence.Client) { c.Outcome, c.Status = evidence.Refused, 429 }), fail},
+	{"demanded", "degenerate", "room to spare", benchSpec(nil), solo().play(), inconclusive},
+	{"demanded", "degenerate", "one was served by nobody", benchSpec(nil), turned().play().unseen("quiet50"), inconclusive},
+
+	{"threshold-ends", "passing", "more control at one end", endsSpec(nil), thresholdToy("few", 2, nil).and(thresholdToy("many", 9, nil)), pass},
+	{"threshold-ends", "failing", "the threshold makes no difference", endsSpec(nil), thresholdToy("few", 9, nil).and(thresholdToy("many", 9, nil)), fail},
+	{"threshold-ends", "failing", "the highest threshold costs throughput", endsSpec(nil), thresholdToy("few", 3, nil).and(thresholdToy("many", 9, func(t *toy) { t.handover = time.Second })), fail},
+	{"threshold-ends", "degenerate", "another plan", endsSpec(nil), thresholdToy("few", 2, nil).and(thresholdToy("many", 9, func(t *toy) { t.noisy = 15 * time.Millisecond })), inconclusive},
+	{"threshold-ends", "degenerate", "too few", endsSpec(func(s *checks.Spec) { s.Needed = 1000 }), thresholdToy("few", 2, nil).and(thresholdToy("many", 9, nil)), inconclusive},
+	{"threshold-ends", "degenerate", "one setting was not played", endsSpec(nil), thresholdToy("few", 2, nil), inconclusive},
+}
+
+// falling is a sweep whose low loads are the slow ones.
+func falling() *hist {
+	h := swept(steadyGap, eight...)
+	for i := range h.r.Clients {
+		if slices.Contains([]string{"load1", "load2", "load3", "load4"}, h.r.Clients[i].ID[:5]) {
+			h.r.Clients[i].End += 3e9
+			h.r.Clients[i].Intended = h.r.Clients[i].Sent
+		}
+	}
+	for i := range h.r.Backends {
+		if slices.Contains([]string{"load1", "load2", "load3", "load4"}, h.r.Backends[i].ID[:5]) {
+			h.r.Backends[i].End += 3e9
+		}
+	}
+	return h
+}
+
+func lateAnswers(h *hist) *hist {
+	for i := range h.r.Clients {
+		h.r.Clients[i].End += 300e6
+	}
+	return h
+}
