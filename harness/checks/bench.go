@@ -45,6 +45,7 @@ var benchChecks = map[string]func(Spec, *evidence.Run) finding{
 	"same-interval": sameInterval, "shows-bands": showsBands, "gate-engaged": gateEngaged, "pressure": pressure,
 	"busy": busy, "calm": calm, "overload": overload, "knee": knee, "settings-kept": settingsKept,
 	"consolidation": consolidation, "token-pressure": tokenPressure, "demanded": demanded,
+	"four-figures": fourFigures, "honest-load": honestLoad,
 }
 
 var benchWholeChecks = map[string]func(Spec, []evidence.Run) finding{

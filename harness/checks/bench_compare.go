@@ -215,21 +215,28 @@ func baseline(s Spec, runs []evidence.Run) finding {
 
 // overtakes is the share of a band's dispatched requests that overtook one that had been sent 50 ms before or earlier.
 func (w window) overtakes(band string) (share float64, n int) {
+	over, n := w.overtaken(objective(band))
+	return float64(over) / float64(max(1, n)), n
+}
+
+// overtaken counts, among the requests that keep says yes to and that were dispatched from the window on, those that overtook another by
+// more than passing takes.
+func (w window) overtaken(keep func(evidence.Client) bool) (over, n int) {
 	var sent []int64
 	for _, b := range w.r.Backends {
-		if c, ok := w.r.ClientByID(b.ID); ok && c.Objective == band && b.Arrival >= w.from { // also those that wait until the load is over
+		// Also those that wait until the load is over.
+		if c, ok := w.r.ClientByID(b.ID); ok && keep(c) && b.Arrival >= w.from {
 			sent = append(sent, c.Sent)
 		}
 	}
 	first := int64(math.MaxInt64) // of all that come after
-	over := 0
 	for i := len(sent) - 1; i >= 0; i-- {
 		if first != math.MaxInt64 && sent[i] > first+queueAfter {
 			over++
 		}
 		first = min(first, sent[i])
 	}
-	return float64(over) / float64(max(1, len(sent))), len(sent)
+	return over, len(sent)
 }
 
 // inversion (BEN-19): without flow control (off) realtime waits behind the batch that is inside the model servers already; with it (on) at

@@ -131,7 +131,31 @@ func endsSpec(change func(*checks.Spec)) checks.Spec {
 	})
 }
 
+func figuresSpec(change func(*checks.Spec)) checks.Spec {
+	return benchSpec(func(s *checks.Spec) {
+		s.Min = 5 * time.Second
+		s.Series = []checks.Series{{Labels: labels{"tenant": "quiet", "objective": "p0"}}, {Labels: labels{"tenant": "realtime", "objective": "p100"}}}
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
 var benchMoreTrials = []trial{
+	{"four-figures", "passing", "everybody is accounted for", figuresSpec(nil), turned().play(), pass},
+	{"four-figures", "passing", "also who is refused", figuresSpec(nil), turned().play().unseen("quiet50").c("quiet50", func(c *evidence.Client) { c.Outcome, c.Status = evidence.Refused, 429 }), pass},
+	{"four-figures", "failing", "one is neither dispatched nor refused", figuresSpec(nil), turned().play().unseen("quiet50").c("quiet50", func(c *evidence.Client) { c.Outcome = evidence.Unfinished }), fail},
+	{"four-figures", "degenerate", "never saturated", figuresSpec(nil), solo().play(), inconclusive},
+	{"four-figures", "degenerate", "a tenant that sends nothing", figuresSpec(func(s *checks.Spec) { s.Series[0].Labels["tenant"] = "nobody" }), turned().play(), inconclusive},
+	{"four-figures", "degenerate", "one tenant", figuresSpec(func(s *checks.Spec) { s.Series = s.Series[:1] }), turned().play(), inconclusive},
+
+	{"honest-load", "passing", "sent when due beside a slow pool", benchSpec(nil), turned().play(), pass},
+	{"honest-load", "failing", "the generator waits for answers", benchSpec(nil), stalled(turned().play()), fail},
+	{"honest-load", "failing", "a client counts fewer tokens", benchSpec(nil), turned().play().c("quiet50", func(c *evidence.Client) { c.Tokens-- }), fail},
+	{"honest-load", "degenerate", "nobody waits, so nothing could have held it up", benchSpec(nil), solo().play(), inconclusive},
+	{"honest-load", "degenerate", "one was served by nobody", benchSpec(nil), turned().play().unseen("quiet50"), inconclusive},
+	{"honest-load", "degenerate", "too few", benchSpec(func(s *checks.Spec) { s.Needed = 10000 }), turned().play(), inconclusive},
+
 	{"knee", "passing", "latency rises between 60 and 90", kneeSpec(nil), swept(steadyGap, eight...), pass},
 	{"knee", "failing", "throughput collapses beyond it", kneeSpec(nil), swept(collapsing, eight...), fail},
 	{"knee", "failing", "latency falls where it should rise", kneeSpec(nil), falling(), fail},
@@ -192,6 +216,17 @@ func falling() *hist {
 	for i := range h.r.Backends {
 		if slices.Contains([]string{"load1", "load2", "load3", "load4"}, h.r.Backends[i].ID[:5]) {
 			h.r.Backends[i].End += 3e9
+		}
+	}
+	return h
+}
+
+// stalled sends some requests of the noisy tenant only when the load is nearly over.
+func stalled(h *hist) *hist {
+	for i := range h.r.Clients {
+		if c := &h.r.Clients[i]; c.Tenant == "noisy" && i%6 == 0 {
+			c.Sent += 7e9
+			c.Behind = 7e9
 		}
 	}
 	return h

@@ -56,6 +56,7 @@ type DataPlane struct {
 	AlwaysServing    bool                // the health service knows one answer
 	BlindEngine      bool                // a model server's own page does not count what waits there
 	NewRequestID     bool                // a request id of the client's is replaced
+	LoseToken        bool                // each answer reaches its client with one token less
 }
 
 // Load reads a configuration document as the tampered reference does.

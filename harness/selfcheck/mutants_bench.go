@@ -76,6 +76,8 @@ var benchMutants = []Mutant{
 			}
 			w.Machine = m
 		}}},
+	{Name: "token-lost", Fault: "each answer reaches its client with one token less", Class: "BODY", Meant: []string{"BEN-27"},
+		Tamper: env.Tamper{Plane: env.DataPlane{LoseToken: true}}},
 	{Name: "tokens-mode-ignored", Except: inline, Fault: "a limit in tokens is accepted, and requests are counted", Class: "CFG", Meant: []string{"BEN-18", "FC-SAT-14"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Detector.Mode = flowcontrol.Requests })}},
 	{Name: "batch-first", Fault: "priority 0 goes before everything else", Class: "ORD", Meant: []string{"BEN-11", "BEN-19"},

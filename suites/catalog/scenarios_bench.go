@@ -51,6 +51,9 @@ var benchScenarios = []scenario.Scenario{
 		spec := contendedSpec()
 		spec.Needed, spec.Margin = 59, 0.15
 		b.Check("BEN-11", "overload", spec)
+		honest := contendedSpec()
+		honest.Needed, honest.Margin = 200, 0.02
+		b.Check("BEN-27", "honest-load", honest)
 		if b.Profile.Config.ConcurrencyDetector {
 			verifications(b)
 		}
@@ -121,6 +124,18 @@ var consolidationScenarios = []scenario.Scenario{
 				Bench: &checks.Bench{High: scenario.Objective(100), Low: scenario.Objective(-10)}})
 		},
 	},
+}
+
+// fourFigures reports on the tenants and bands of the saturated load.
+func fourFigures(b *scenario.Builder) {
+	s := checks.Spec{Mark: "load", Engaged: []string{"load"}, Min: 10 * time.Second, Count: 4, Needed: 40}
+	if !b.Profile.Config.ConcurrencyDetector {
+		s.Count = 2 // a waiting threshold of one, read every now and then, leaves places empty
+	}
+	for _, x := range [][2]string{{"gold", "p100"}, {"silver", "p0"}, {"bronze", "p0"}, {"batch", "m10"}} {
+		s.Series = append(s.Series, checks.Series{Labels: map[string]string{"tenant": x[0], "objective": x[1]}})
+	}
+	b.Check("BEN-01", "four-figures", s)
 }
 
 // limit is the number of requests that the settings in force let into each model server.

@@ -32,6 +32,7 @@ var loadScenarios = []scenario.Scenario{
 			b.Step(sut.Step{Op: sut.OpLoad, Mark: "load", Plan: &p})
 			b.Check("BEN-10", "share", checks.Spec{Shares: map[string]float64{"silver": 0.5, "bronze": 0.5}, Margin: 0.03, Needed: 400, Mark: "load",
 				Engaged: []string{"load"}})
+			fourFigures(b)
 			if b.Profile.Config.ConcurrencyDetector {
 				// Cancellations, refusals and expiries under load must not have leaked a slot.
 				b.Step(sut.Step{Op: sut.OpHold, Mark: "holding", Count: 1})
