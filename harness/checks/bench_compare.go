@@ -147,6 +147,7 @@ func isolation(s Spec, runs []evidence.Run) finding {
 	worse := func(part string) bool { return p50[part].Lo > 2*p50["turns"].Hi }
 	allowed := promptly + ws["turns"].service() + ws["turns"].lag()
 	added := estimate{p95["turns"].value - p95["solo"].value, stats.Interval{Lo: p95["turns"].Lo - p95["solo"].Hi, Hi: p95["turns"].Hi - p95["solo"].Lo}, p95["turns"].n}
+	figure += fmt.Sprintf("%.1f kB queued at most with turns; ", ws["turns"].queuedBytes()/1e3)
 	figure += fmt.Sprintf("turns add %v s at p95 (≤ %.3f)", added, allowed)
 	kind, why := added.within(math.Inf(-1), allowed)
 	switch {
@@ -156,6 +157,21 @@ func isolation(s Spec, runs []evidence.Run) finding {
 		return finding{kind: verdict.Inconclusive, figure: figure, why: "not engaged: the noisy tenant did not cost the quiet one more without turns"}
 	}
 	return finding{kind: kind, figure: figure, why: why, engaged: b.Noisy + " backlogged in all three"}
+}
+
+// queuedBytes is the most that the bodies of waiting requests had together in the window: what the queue costs in memory, at least.
+func (w window) queuedBytes() float64 {
+	most := 0.0
+	for i := range int64(100) {
+		t, sum := w.from+(w.to-w.from)*i/100, 0.0
+		for _, c := range w.r.Clients {
+			if until, ok := decided(w.r, c); ok && c.Sent != evidence.Never && c.Sent < t && until > t {
+				sum += float64(c.RequestBytes)
+			}
+		}
+		most = max(most, sum)
+	}
+	return most
 }
 
 // jain is Jain's index of what the quiet and the noisy tenant were served of what turns would give them: the quiet one all it asks for,

@@ -141,10 +141,91 @@ func figuresSpec(change func(*checks.Spec)) checks.Spec {
 	})
 }
 
+func quietFirst(waiting []*toyRequest) int {
+	return max(0, slices.IndexFunc(waiting, func(r *toyRequest) bool { return r.tenant == "quiet" }))
+}
+
+// limited is a toy with so many places and one order.
+func limited(scenario string, limit int, pick func([]*toyRequest) int) *hist {
+	t := strict()
+	t.scenario, t.limit, t.pick = scenario, limit, pick
+	return t.play()
+}
+
+func sloSpec(change func(*checks.Spec)) checks.Spec {
+	return benchSpec(func(s *checks.Spec) {
+		s.Within = 300 * time.Millisecond
+		s.Bench.Runs = map[string]string{"low/fcfs": "lf", "low/slo": "ls", "high/fcfs": "hf", "high/slo": "hs"}
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+func slos(lowOrder, highOrder func([]*toyRequest) int) *hist {
+	return limited("lf", 2, oldestFirst).and(limited("ls", 2, lowOrder), limited("hf", 6, oldestFirst), limited("hs", 6, highOrder))
+}
+
+// heldAt lets the lower band take so many places of three.
+func heldAt(scenario string, low int) *hist {
+	t := strict()
+	t.scenario, t.low, t.slow = scenario, low, 20*time.Millisecond
+	return t.play()
+}
+
+func heldSpec(change func(*checks.Spec)) checks.Spec {
+	return benchSpec(func(s *checks.Spec) {
+		s.Needed = 59
+		s.Bench.Runs = map[string]string{"1": "one", "3": "three"}
+		if change != nil {
+			change(s)
+		}
+	})
+}
+
+// displacements are sixty times that demand displaces a job, which is sent again later.
+func displacements(wait int) *hist {
+	h := history()
+	for i := range 60 {
+		job, demand := fmt.Sprintf("job%d", i), fmt.Sprintf("demand%d", i)
+		at := 200 * i
+		h.refused(job, at, at+100, 429, "evicted").backend(job, "a", at+1, at+101, evidence.Aborted)
+		h.served(job+"~2", 20000+at, 20001+at, 20100+at)
+		h.served(demand, at+98, at+98+wait, at+98+wait+20)
+		h.c(job, low).c(job+"~2", low).c(demand, func(c *evidence.Client) { c.Objective = "p100" })
+	}
+	return h
+}
+
+var displaceSpec = checks.Spec{Needed: 50, Max: time.Second, Bench: &checks.Bench{High: "p100", Low: "m10"}}
+
 var benchMoreTrials = []trial{
+	{"slo-tradeoff", "passing", "deadlines first", sloSpec(nil), slos(quietFirst, quietFirst), pass},
+	{"slo-tradeoff", "failing", "deadlines are accepted and ignored", sloSpec(nil), slos(oldestFirst, oldestFirst), fail},
+	{"slo-tradeoff", "failing", "deadlines are ignored under the high limit", sloSpec(nil), slos(quietFirst, oldestFirst), fail},
+	{"slo-tradeoff", "failing", "the limit makes no difference", sloSpec(func(s *checks.Spec) { s.Bench.Runs["high/fcfs"], s.Bench.Runs["high/slo"] = "lf", "ls" }), slos(quietFirst, quietFirst), fail},
+	{"slo-tradeoff", "degenerate", "no target", sloSpec(func(s *checks.Spec) { s.Within = 0 }), slos(quietFirst, quietFirst), inconclusive},
+	{"slo-tradeoff", "degenerate", "too few with a target", sloSpec(func(s *checks.Spec) { s.Needed = 1000 }), slos(quietFirst, quietFirst), inconclusive},
+	{"slo-tradeoff", "degenerate", "room to spare", sloSpec(func(s *checks.Spec) { s.Bench.Places = 500 }), slos(quietFirst, quietFirst), inconclusive},
+
+	{"holdback-curve", "passing", "shorter waits for less of the low band", heldSpec(nil), heldAt("one", 1).and(heldAt("three", 3)), pass},
+	{"holdback-curve", "failing", "the setting makes no difference", heldSpec(nil), heldAt("one", 1).and(heldAt("three", 1)), fail},
+	{"holdback-curve", "degenerate", "nothing is held back", heldSpec(nil), heldAt("one", 3).and(heldAt("three", 3)), inconclusive},
+	{"holdback-curve", "degenerate", "too few", heldSpec(func(s *checks.Spec) { s.Needed = 1000 }), heldAt("one", 1).and(heldAt("three", 3)), inconclusive},
+	{"holdback-curve", "degenerate", "one setting was not played", heldSpec(nil), heldAt("one", 1), inconclusive},
+
+	{"eviction-recovery", "passing", "each job once, and demand at once", displaceSpec, displacements(5), pass},
+	{"eviction-recovery", "failing", "demand waits for two seconds", displaceSpec, displacements(2000), fail},
+	{"eviction-recovery", "failing", "a job is never finished", displaceSpec, displacements(5).unseen("job7~2").c("job7~2", func(c *evidence.Client) { c.Outcome, c.Status = evidence.Refused, 429 }), fail},
+	{"eviction-recovery", "failing", "a job that was evicted runs on", displaceSpec, displacements(5).b("job7", func(b *evidence.Backend) { b.Ending = evidence.Finished }), fail},
+	{"eviction-recovery", "failing", "demand is refused", displaceSpec, displacements(5).unseen("demand7").c("demand7", func(c *evidence.Client) { c.Outcome, c.Status = evidence.Refused, 429 }), fail},
+	{"eviction-recovery", "degenerate", "too few evictions", checks.Spec{Needed: 61, Max: time.Second, Bench: displaceSpec.Bench}, displacements(5), inconclusive},
+	{"eviction-recovery", "degenerate", "no limit", checks.Spec{Needed: 50, Bench: displaceSpec.Bench}, displacements(5), inconclusive},
+
 	{"four-figures", "passing", "everybody is accounted for", figuresSpec(nil), turned().play(), pass},
 	{"four-figures", "passing", "also who is refused", figuresSpec(nil), turned().play().unseen("quiet50").c("quiet50", func(c *evidence.Client) { c.Outcome, c.Status = evidence.Refused, 429 }), pass},
 	{"four-figures", "failing", "one is neither dispatched nor refused", figuresSpec(nil), turned().play().unseen("quiet50").c("quiet50", func(c *evidence.Client) { c.Outcome = evidence.Unfinished }), fail},
+	{"four-figures", "failing", "one is dispatched and refused", figuresSpec(nil), turned().play().c("quiet50", func(c *evidence.Client) { c.Outcome, c.Status = evidence.Refused, 429 }), fail},
 	{"four-figures", "degenerate", "never saturated", figuresSpec(nil), solo().play(), inconclusive},
 	{"four-figures", "degenerate", "a tenant that sends nothing", figuresSpec(func(s *checks.Spec) { s.Series[0].Labels["tenant"] = "nobody" }), turned().play(), inconclusive},
 	{"four-figures", "degenerate", "one tenant", figuresSpec(func(s *checks.Spec) { s.Series = s.Series[:1] }), turned().play(), inconclusive},

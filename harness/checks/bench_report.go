@@ -40,6 +40,8 @@ func fourFigures(s Spec, r *evidence.Run) finding {
 		for _, c := range cs {
 			_, seen := arrival(r, c.ID)
 			switch {
+			case seen && c.Outcome == evidence.Refused:
+				return fail(answer(c), fmt.Sprintf("%s was refused (%s) and dispatched all the same: it is in two of the four figures", c.ID, answer(c)), c.ID)
 			case seen || c.Outcome == evidence.ClientCancelled:
 			case c.Outcome == evidence.Refused:
 				refused++

@@ -26,6 +26,7 @@ type toy struct {
 	scenario string
 	limit    int                       // per server; 0: no flow control
 	pick     func([]*toyRequest) int   // of those that wait, in the order of arrival
+	low      int                       // per server: places that the lower band may take; 0: all
 	noisy    time.Duration             // between two requests of the noisy tenant; 0: none
 	slow     time.Duration             // added to a service time
 	handover time.Duration             // until the router takes a place that was left
@@ -124,6 +125,9 @@ func (t toy) play() *hist {
 				i = t.pick(waiting)
 			}
 			r := waiting[i]
+			if t.low > 0 && len(inside[s]) >= t.low && r.objective == "p0" {
+				break
+			}
 			waiting = slices.Delete(waiting, i, i+1)
 			r.arrival, r.server = now, s
 			inside[s] = append(inside[s], r)

@@ -42,7 +42,7 @@ func Find(id string) (Requirement, bool) {
 func Scenarios() []scenario.Scenario {
 	return slices.Concat(activationScenarios, classificationScenarios, priorityScenarios, fairnessScenarios, orderingScenarios,
 		saturationScenarios, ceilingScenarios, holdbackScenarios, backlogScenarios, capacityScenarios, endingScenarios, evictionScenarios, surfaceScenarios, gateScenarios, queueScenarios,
-		contractScenarios, wireScenarios, objectScenarios, pageScenarios, stageScenarios, matrixScenarios, loadScenarios, benchScenarios, kneeScenarios, consolidationScenarios, settingScenarios)
+		contractScenarios, wireScenarios, objectScenarios, pageScenarios, stageScenarios, matrixScenarios, loadScenarios, benchScenarios, kneeScenarios, consolidationScenarios, settingScenarios, patternScenarios)
 }
 
 // Compile writes every scenario down for a profile and a seed. Scenarios of which the profile judges nothing are included with no checks.

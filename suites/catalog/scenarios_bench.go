@@ -35,19 +35,19 @@ var benchScenarios = []scenario.Scenario{
 		p.Requests = slices.DeleteFunc(p.Requests, func(r plan.Request) bool { return r.Tenant == "noisy" })
 		spec := contendedSpec()
 		spec.Needed = 100
-		for _, id := range []string{"BEN-09", "BEN-24"} {
+		for _, id := range []string{"BEN-09", "BEN-24", "BEN-30"} {
 			b.Check(id, "calm", spec)
 		}
 	}),
 	contend("bench-off", "A noisy tenant without flow control", "", func(b *scenario.Builder, _ *plan.Plan) {
 		b.Config.GateOff = true
-		busy(b, "BEN-09", "BEN-12", "BEN-19")
+		busy(b, "BEN-09", "BEN-12", "BEN-19", "BEN-30")
 	}),
 	contend("bench-strict", "A noisy tenant under global strict: first come, first served", "global-strict", func(b *scenario.Builder, _ *plan.Plan) {
-		busy(b, "BEN-09", "BEN-17")
+		busy(b, "BEN-09", "BEN-17", "BEN-30")
 	}),
 	contend("bench-turns", "A noisy tenant when tenants take turns", "round-robin", func(b *scenario.Builder, _ *plan.Plan) {
-		busy(b, "BEN-09", "BEN-12", "BEN-17", "BEN-19", "BEN-24")
+		busy(b, "BEN-09", "BEN-12", "BEN-17", "BEN-19", "BEN-24", "BEN-30")
 		spec := contendedSpec()
 		spec.Needed, spec.Margin = 59, 0.15
 		b.Check("BEN-11", "overload", spec)
@@ -120,8 +120,10 @@ var consolidationScenarios = []scenario.Scenario{
 			b.Step(sut.Step{Op: sut.OpRetry, Mark: "retried", IDs: ids(batch), Spacing: 20 * time.Millisecond, Limit: 40 * time.Second})
 			b.Step(sut.Step{Op: sut.OpEndings, Mark: "ended", IDs: ids(all), Limit: 20 * time.Second})
 			a := b.Profile.Refusals.Capacity
-			b.Check("BEN-16", "consolidation", checks.Spec{Engaged: []string{"sent", "retried", "ended"}, Count: benchBatch, Needed: 30, Status: a.Status, Reason: a.Reason,
-				Bench: &checks.Bench{High: scenario.Objective(100), Low: scenario.Objective(-10)}})
+			s := checks.Spec{Engaged: []string{"sent", "retried", "ended"}, Count: benchBatch, Needed: 30, Status: a.Status, Reason: a.Reason,
+				Bench: &checks.Bench{High: scenario.Objective(100), Low: scenario.Objective(-10)}}
+			b.Check("BEN-16", "consolidation", s)
+			b.Check("BEN-30", "consolidation", s)
 		},
 	},
 }

@@ -126,7 +126,7 @@ func RunChecks(p profile.Profile) []checks.Spec {
 		}
 		all = append(all, c)
 	}
-	all = slices.Concat(all, benchRunChecks(p), settingRunChecks(p))
+	all = slices.Concat(all, benchRunChecks(p), settingRunChecks(p), patternRunChecks(p))
 	var out []checks.Spec
 	for _, s := range all {
 		if judged, _ := p.Applies(s.Requirement); judged {
