@@ -13,7 +13,7 @@ import (
 func judge(tr trial) verdict.Verdict {
 	tr.spec.Check, tr.spec.Requirement = tr.check, "INV-00"
 	if slices.Contains(checks.WholeNames(), tr.check) {
-		return checks.JudgeWhole(tr.spec, []evidence.Run{tr.hist.r})
+		return checks.JudgeWhole(tr.spec, append([]evidence.Run{tr.hist.r}, tr.hist.also...))
 	}
 	return checks.Judge(tr.spec, tr.hist.r)
 }
@@ -21,7 +21,7 @@ func judge(tr trial) verdict.Verdict {
 // trials are the hand-written ones and, for each passing one, two that need no hand: the same check of an empty history, and the
 // check without any parameter of the history that satisfies it.
 func trials() []trial {
-	written := slices.Concat(queueTrials, gateTrials, valueTrials, endingTrials, raceTrials, flowTrials, sampleTrials, outsideTrials, wholeTrials, wholeMoreTrials)
+	written := slices.Concat(queueTrials, gateTrials, valueTrials, endingTrials, raceTrials, flowTrials, sampleTrials, outsideTrials, wholeTrials, wholeMoreTrials, benchTrials, benchMoreTrials)
 	out := slices.Clone(written)
 	for _, tr := range written {
 		if tr.kind != "passing" {

@@ -5,9 +5,12 @@ import (
 )
 
 // hist builds a history by hand; instants are milliseconds since the scenario's epoch.
-type hist struct{ r evidence.Run }
+type hist struct {
+	r    evidence.Run
+	also []evidence.Run // further scenarios of the run
+}
 
-func history() *hist { return &hist{evidence.Run{Scenario: "hand-built"}} }
+func history() *hist { return &hist{r: evidence.Run{Scenario: "hand-built"}} }
 
 func at(ms int) int64 { return int64(ms) * 1e6 }
 

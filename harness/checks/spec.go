@@ -66,6 +66,7 @@ type Spec struct {
 	States     map[string]string `json:"states,omitempty"`
 	Tokens     int               `json:"tokens,omitempty"`   // completion tokens that each must get
 	Families   []Family          `json:"families,omitempty"` // metric families of a contract
+	Bench      *Bench            `json:"bench,omitempty"`    // what only benchmarks have
 }
 
 // Series is one expected series: a subset of its labels, and its value.
@@ -127,9 +128,9 @@ func Judge(s Spec, r evidence.Run) verdict.Verdict {
 
 // Names lists the checks of one scenario.
 func Names() []string {
-	return []string{"order", "waiting", "in-flight", "together", "arrives", "refused", "reasons", "completed", "aborted", "undisturbed", "evicted",
+	return append([]string{"order", "waiting", "in-flight", "together", "arrives", "refused", "reasons", "completed", "aborted", "undisturbed", "evicted",
 		"never-served", "one-per-release", "gate", "startup", "series", "body", "served-by", "share", "upstream-error", "either", "stays", "peak", "waits", "twins", "outcome-counts", "label-values", "spread", "prompt-stream", "gone", "unseen",
-		"once", "destination", "silent", "request-ids", "answers", "absent", "families", "engine", "prefix", "at-limit", "state", "ends"}
+		"once", "destination", "silent", "request-ids", "answers", "absent", "families", "engine", "prefix", "at-limit", "state", "ends"}, sortedKeys(benchChecks)...)
 }
 
 func judge(s Spec, r *evidence.Run) finding {
@@ -209,6 +210,9 @@ func judge(s Spec, r *evidence.Run) finding {
 		return upstreamError(s, r)
 	}
 	if f, ok := outside[s.Check]; ok {
+		return f(s, r)
+	}
+	if f, ok := benchChecks[s.Check]; ok {
 		return f(s, r)
 	}
 	return finding{kind: verdict.Error, figure: "unknown check", why: fmt.Sprintf("check %q is not in the library", s.Check)}

@@ -14,7 +14,8 @@ const Whole = "whole run"
 
 // WholeNames lists the checks over all scenarios together.
 func WholeNames() []string {
-	return []string{"conservation", "no-internal-errors", "one-dispatch", "declared-reasons", "clean-refusals", "refused-unseen", "work-conserving", "counters"}
+	return append([]string{"conservation", "no-internal-errors", "one-dispatch", "declared-reasons", "clean-refusals", "refused-unseen", "work-conserving", "counters"},
+		sortedKeys(benchWholeChecks)...)
 }
 
 // JudgeWhole runs one check on the evidence of all scenarios together.
@@ -38,6 +39,10 @@ func JudgeWhole(s Spec, runs []evidence.Run) verdict.Verdict {
 	case "counters":
 		f = counters(s, runs)
 	default:
+		if own, ok := benchWholeChecks[s.Check]; ok {
+			f = own(s, runs)
+			break
+		}
 		f = finding{kind: verdict.Error, figure: "unknown check", why: fmt.Sprintf("check %q is not in the library", s.Check)}
 	}
 	return verdict.Verdict{Requirement: s.Requirement, Scenario: Whole, Check: s.Check, Kind: f.kind, Figure: f.figure, Why: f.why,

@@ -66,10 +66,12 @@ const fullCapacity = "INV-04"
 // options compiles the catalogue for a profile and keeps what is selected.
 func (s *selection) options(p profile.Profile, seed uint64) run.Options {
 	o := run.Options{Profile: p, Rows: rows()}
-	for _, c := range catalog.Compile(p, seed) {
+	all := catalog.Compile(p, seed)
+	later := s.later(p, all)
+	for _, c := range all {
 		own := slices.ContainsFunc(c.Checks, func(ch checks.Spec) bool { return ch.Requirement != fullCapacity && s.judged(ch.Requirement) })
 		c.Checks = slices.DeleteFunc(c.Checks, func(ch checks.Spec) bool {
-			return !own || !s.judged(ch.Requirement) || !s.named(ch.Requirement, c.Name)
+			return !own || !s.judged(ch.Requirement) || later[ch.Requirement] || !s.named(ch.Requirement, c.Name)
 		})
 		c.Excluded = slices.DeleteFunc(c.Excluded, func(x evidence.Exclusion) bool {
 			return !s.judged(x.Requirement) || !s.named(x.Requirement, c.Name)
@@ -87,13 +89,31 @@ func (s *selection) options(p profile.Profile, seed uint64) run.Options {
 	}
 	s.keepProbe(&o, p, seed)
 	for _, c := range catalog.RunChecks(p) {
-		if s.judged(c.Requirement) && s.named(c.Requirement, checks.Whole) {
+		if s.judged(c.Requirement) && !later[c.Requirement] && s.named(c.Requirement, checks.Whole) {
 			o.RunChecks = append(o.RunChecks, c)
 		}
 	}
 	o.Manifest.Unjudged = s.unjudged(p, o)
 	return o
 }
+
+// later lists the requirements of comparisons that join a slow scenario, where those are not played: they are judged whole or not at all.
+func (s *selection) later(p profile.Profile, all []scenario.Compiled) map[string]bool {
+	out := map[string]bool{}
+	for _, c := range catalog.RunChecks(p) {
+		if c.Bench == nil || s.slow {
+			continue
+		}
+		for _, name := range c.Bench.Runs {
+			i := slices.IndexFunc(all, func(x scenario.Compiled) bool { return x.Name == name })
+			out[c.Requirement] = out[c.Requirement] || i >= 0 && all[i].Slow
+		}
+	}
+	return out
+}
+
+// processor are the benchmarks that are about the asynchronous processor.
+var processor = []string{"BEN-20", "BEN-21", "BEN-22"}
 
 // unjudged lists the rows about pickers that the level asks for and nothing selected looks at: a verdict says nothing about them.
 func (s *selection) unjudged(p profile.Profile, o run.Options) []string {
@@ -109,7 +129,7 @@ func (s *selection) unjudged(p profile.Profile, o run.Options) []string {
 	var out []string
 	for _, r := range catalog.Requirements() {
 		asked := r.Level == scenario.Core || r.Level == scenario.Extended && s.level != scenario.Core
-		picker := strings.HasPrefix(r.ID, "FC-") || strings.HasPrefix(r.ID, "INV-")
+		picker := strings.HasPrefix(r.ID, "FC-") || strings.HasPrefix(r.ID, "INV-") || strings.HasPrefix(r.ID, "BEN-") && !slices.Contains(processor, r.ID)
 		if applies, _ := p.Applies(r.ID); asked && picker && applies && !covered[r.ID] {
 			out = append(out, r.ID)
 		}

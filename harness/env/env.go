@@ -4,6 +4,7 @@ package env
 
 import (
 	"net/http"
+	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -58,6 +59,7 @@ type DataPlane struct {
 	AlwaysServing    bool                // the health service knows one answer
 	BlindEngine      bool                // a model server's own page does not count what waits there
 	NewRequestID     bool                // a request id of the client's is replaced
+	LoseToken        bool                // each answer reaches its client with one token less
 }
 
 // Load reads a configuration document as the tampered reference does.
@@ -148,10 +150,14 @@ func Sent(scenario string, r sut.Request, body []byte) evidence.Client {
 type Page struct {
 	Families []*dto.MetricFamily
 	At       int64
-	Mark     string // the step that asked for it
-	Source   string // "router" or an endpoint name
-	All      bool   // keep every family and its type, not only those of flow control
+	Mark     string   // the step that asked for it
+	Source   string   // "router" or an endpoint name
+	All      bool     // keep every family and its type, not only those of flow control
+	Only     []string // of All: keep these families; nil: all
 }
+
+// Pressure are the families of a model server that say how full it is.
+var Pressure = []string{wire.VLLMRunning, wire.VLLMWaiting, wire.VLLMKVUsage, wire.VLLMPreemptions}
 
 // Samples flattens a page, sorted by name and labels; histograms give their count and sum.
 func (p Page) Samples() []evidence.Sample {
@@ -160,6 +166,9 @@ func (p Page) Samples() []evidence.Sample {
 		name := f.GetName()
 		kind := ""
 		if p.All {
+			if p.Only != nil && !slices.Contains(p.Only, name) {
+				continue
+			}
 			kind = strings.ToLower(f.GetType().String())
 		} else if !strings.HasPrefix(name, wire.PrefixFlowControl) && !strings.HasPrefix(name, wire.PrefixLegacyFC) {
 			continue

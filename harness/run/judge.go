@@ -27,7 +27,11 @@ func Judge(b *evidence.Bundle) []verdict.Verdict {
 			out = append(out, verdict.Verdict{Requirement: e.Requirement, Scenario: checks.Whole, Check: e.Check, Kind: verdict.Inconclusive,
 				Figure: "interrupted", Why: "the run was interrupted; a check over the whole run needs all of it"})
 		default:
-			out = append(out, observedWhole(b.Manifest, checks.JudgeWhole(spec, b.Runs)))
+			v, ok := unjoined(b.Manifest, spec)
+			if !ok {
+				v = observedWhole(b.Manifest, checks.JudgeWhole(spec, b.Runs))
+			}
+			out = append(out, v)
 		}
 	}
 	for _, x := range b.Manifest.Excluded {

@@ -119,13 +119,17 @@ func (s *Session) Requirements() []verdict.Requirement {
 	return Requirements(s.manifest(), s.opts.Rows)
 }
 
-// Start plays all scenarios in the background until ctx ends; Wait, Result and Seal wait for it. Scenarios that want to be alone are
-// played last, one at a time.
+// paced is the number of paced loads at a time.
+const paced = 4
+
+// Start plays all scenarios in the background until ctx ends; Wait, Result and Seal wait for it. Paced loads come after the others, and
+// scenarios that want to be alone are played last, one at a time.
 func (s *Session) Start(ctx context.Context) {
 	go func() {
 		defer close(s.all)
 		rest := s.probeFirst(ctx)
-		s.playAll(ctx, s.opts.Parallel, func(c scenario.Compiled) bool { return rest(c) && !c.Alone })
+		s.playAll(ctx, s.opts.Parallel, func(c scenario.Compiled) bool { return rest(c) && !c.Alone && !c.Paced })
+		s.playAll(ctx, min(s.opts.Parallel, paced), func(c scenario.Compiled) bool { return rest(c) && c.Paced && !c.Alone })
 		s.playAll(ctx, 1, func(c scenario.Compiled) bool { return rest(c) && c.Alone })
 	}()
 }

@@ -301,7 +301,9 @@ func TestScenariosThatWantToBeAlone(t *testing.T) {
 	var order []string
 	alone := compiled("A")
 	alone.Alone = true
-	o := options(nil, alone, compiled("B"), compiled("C"), compiled("D"))
+	light := compiled("P")
+	light.Paced = true
+	o := options(nil, alone, light, compiled("B"), compiled("C"), compiled("D"))
 	o.Parallel = 3
 	o.New = func() sut.System {
 		return &system{play: func(_ context.Context, out evidence.Sink) error {
@@ -325,7 +327,7 @@ func TestScenariosThatWantToBeAlone(t *testing.T) {
 		}
 	}
 	sealed(t, t.Context(), o)
-	if worst != 0 || len(order) != 4 || order[3] != "A" || !slices.Contains(order[:3], "D") {
+	if worst != 0 || len(order) != 5 || order[4] != "A" || order[3] != "P" || !slices.Contains(order[:3], "D") {
 		t.Errorf("A was played beside %d others, in the order %v", worst, order)
 	}
 }

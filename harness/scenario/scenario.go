@@ -31,6 +31,8 @@ type Scenario struct {
 	Needs []sut.Feature
 	// Alone keeps everything else away while it plays: its figures depend on the machine's own load.
 	Alone bool
+	// Paced scenarios play light loads after all others, a few at a time: what they are compared by needs the same machine for all.
+	Paced bool
 	// Slow scenarios wait for minutes of the system's own clock.
 	Slow  bool
 	Write func(b *Builder)
@@ -48,6 +50,7 @@ type Compiled struct {
 	// Capacity is the number of requests the configured limit lets run at once; 0 if the scenario has none.
 	Capacity int
 	Alone    bool
+	Paced    bool
 	Slow     bool
 	// Excluded are the requirements of checks that the profile does not judge.
 	Excluded []evidence.Exclusion
@@ -57,7 +60,7 @@ type Compiled struct {
 func Compile(s Scenario, p profile.Profile, seed uint64) Compiled {
 	b := newBuilder(s.Name, p, seed)
 	s.Write(b)
-	c := Compiled{Name: s.Name, Title: s.Title, Needs: s.Needs, Config: b.Config, Capacity: b.capacity, Alone: s.Alone, Slow: s.Slow,
+	c := Compiled{Name: s.Name, Title: s.Title, Needs: s.Needs, Config: b.Config, Capacity: b.capacity, Alone: s.Alone, Paced: s.Paced, Slow: s.Slow,
 		Script: sut.Script{Scenario: s.Name, Steps: b.steps}}
 	for _, ch := range b.checks {
 		if judged, why := p.Applies(ch.Requirement); judged {

@@ -91,3 +91,21 @@ func prefix(xs []float64) []float64 {
 	}
 	return out
 }
+
+// BlockBootstrap is the moving-block bootstrap interval of any figure of a series in time order. figure must not keep its argument.
+func BlockBootstrap(xs []float64, figure func([]float64) float64, r Resampling) Interval {
+	n := len(xs)
+	if !r.valid(n) {
+		return nowhere()
+	}
+	g, draw := r.generator(), make([]float64, n)
+	figures := make([]float64, r.Rounds)
+	for i := range figures {
+		for at := 0; at < n; at += r.Block {
+			from := g.IntN(n - r.Block + 1)
+			copy(draw[at:], xs[from:from+min(r.Block, n-at)])
+		}
+		figures[i] = figure(draw)
+	}
+	return r.percentile(figures)
+}

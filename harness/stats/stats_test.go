@@ -193,6 +193,31 @@ func TestBlocksWidenTheIntervalOfADependentSeries(t *testing.T) {
 	}
 }
 
+func TestBlockBootstrapOfAnyFigure(t *testing.T) {
+	g := rand.New(rand.NewPCG(5, 6))
+	xs := make([]float64, 400)
+	for i := range xs {
+		xs[i] = g.NormFloat64()
+	}
+	blocks := fixed
+	blocks.Block = 7 // does not divide their number: the last block is cut
+	median := func(xs []float64) float64 {
+		if len(xs) != 400 {
+			t.Fatalf("a resample has %d values", len(xs))
+		}
+		return NewSample(xs).NearestRank(0.5)
+	}
+	if i := BlockBootstrap(xs, median, blocks); !i.Contains(0) || i.Width() > 0.4 || i.Width() <= 0 {
+		t.Errorf("median: %v", i)
+	}
+	if i, j := BlockBootstrap(xs, Mean, blocks), BlockBootstrapMean(xs, blocks); math.Abs(i.Lo-j.Lo) > 1e-9 || math.Abs(i.Hi-j.Hi) > 1e-9 {
+		t.Errorf("of the mean: %v, and by prefix sums %v", i, j)
+	}
+	if i := BlockBootstrap(nil, Mean, blocks); !math.IsNaN(i.Lo) || !math.IsNaN(i.Hi) {
+		t.Errorf("of nothing: %v", i)
+	}
+}
+
 // slots draws which of two tenants is served in each slot.
 func slots(n int, share float64, seed uint64) (part, whole []float64) {
 	g := rand.New(rand.NewPCG(seed, 0))

@@ -73,7 +73,7 @@ const (
 // PlayOn plays s on a stage, step by step, and records every step. It returns an error only if the harness itself could not go on;
 // a barrier that is not reached is evidence, not an error.
 func PlayOn(ctx context.Context, st Stage, s Script, out evidence.Sink) error {
-	p := player{st: st, out: out}
+	p := player{st: st, out: out, sent: map[string]Request{}}
 	for i, step := range s.Steps {
 		if err := ctx.Err(); err != nil {
 			p.abandon()
@@ -92,8 +92,9 @@ func PlayOn(ctx context.Context, st Stage, s Script, out evidence.Sink) error {
 }
 
 type player struct {
-	st  Stage
-	out evidence.Sink
+	st   Stage
+	out  evidence.Sink
+	sent map[string]Request // of the steps that send, by id
 }
 
 // play dispatches on the closed set of operations.
@@ -155,10 +156,9 @@ func (p player) play(ctx context.Context, s Step) error {
 		pr.Case = s.Mark
 		p.out.Process(pr)
 	case OpLoad:
-		var invalid string
-		if invalid, err = p.st.Load(ctx, *s.Plan); invalid != "" {
-			rec.OK, rec.Detail = false, "the load was not the planned one: "+invalid
-		}
+		err = p.load(ctx, s, &rec)
+	case OpRetry:
+		p.retry(ctx, s, &rec)
 	case OpHold:
 		p.st.SetHold(s.Count == 1)
 	case OpFault:
@@ -185,6 +185,7 @@ func (p player) send(ctx context.Context, s Step, rec *evidence.Step) {
 			before, gauge = p.st.QueueSize()
 		}
 		p.st.Send(r)
+		p.sent[r.ID] = r
 		rec.IDs = append(rec.IDs, r.ID)
 		switch s.Op {
 		case OpPlug:

@@ -63,6 +63,8 @@ type Step struct {
 	Raw      string        `json:"raw,omitempty"`
 	Mode     string        `json:"mode,omitempty"`
 	Plan     *plan.Plan    `json:"plan,omitempty"`
+	// Every is how often the router's metrics page and those of all model servers are read while Plan is played; 0: not at all.
+	Every time.Duration `json:"everyNs,omitempty"`
 	// Objectives are InferenceObjective name -> spec.priority.
 	Objectives map[string]int `json:"objectives,omitempty"`
 	Objects    []Objective    `json:"objects,omitempty"`

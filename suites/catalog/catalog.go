@@ -58,7 +58,8 @@ func Find(id string) (Requirement, bool) {
 func Scenarios() []scenario.Scenario {
 	return slices.Concat(activationScenarios, classificationScenarios, priorityScenarios, fairnessScenarios, orderingScenarios,
 		saturationScenarios, ceilingScenarios, holdbackScenarios, backlogScenarios, capacityScenarios, endingScenarios, evictionScenarios, surfaceScenarios, gateScenarios, queueScenarios,
-		contractScenarios, wireScenarios, objectScenarios, pageScenarios, stageScenarios, matrixScenarios, multiScenarios, kubeScenarios, loadScenarios)
+		contractScenarios, wireScenarios, objectScenarios, pageScenarios, stageScenarios, matrixScenarios, multiScenarios, kubeScenarios, loadScenarios,
+		benchScenarios, kneeScenarios, consolidationScenarios, settingScenarios, patternScenarios)
 }
 
 // Compile writes every scenario down for a profile and a seed. Scenarios of which the profile judges nothing are included with no checks.

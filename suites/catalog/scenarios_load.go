@@ -32,6 +32,7 @@ var loadScenarios = []scenario.Scenario{
 			b.Step(sut.Step{Op: sut.OpLoad, Mark: "load", Plan: &p})
 			b.Check("BEN-10", "share", checks.Spec{Shares: map[string]float64{"silver": 0.5, "bronze": 0.5}, Margin: 0.03, Needed: 400, Mark: "load",
 				Engaged: []string{"load"}})
+			fourFigures(b)
 			if b.Profile.Config.ConcurrencyDetector {
 				// Cancellations, refusals and expiries under load must not have leaked a slot.
 				b.Step(sut.Step{Op: sut.OpHold, Mark: "holding", Count: 1})
@@ -42,7 +43,7 @@ var loadScenarios = []scenario.Scenario{
 	},
 	{
 		Name: "load-global-strict", Title: "Under global strict the served share follows the sending rate",
-		Needs: []sut.Feature{sut.Objectives}, Alone: true,
+		Needs: []sut.Feature{sut.Objectives}, Paced: true,
 		Write: func(b *scenario.Builder) {
 			saturate(b, "global-strict")
 			b.Config.TTL = time.Minute
@@ -125,6 +126,7 @@ func RunChecks(p profile.Profile) []checks.Spec {
 		}
 		all = append(all, c)
 	}
+	all = slices.Concat(all, benchRunChecks(p), settingRunChecks(p), patternRunChecks(p))
 	var out []checks.Spec
 	for _, s := range all {
 		if judged, _ := p.Applies(s.Requirement); judged {

@@ -74,7 +74,12 @@ func (st *stage) QueueSize() (int, bool) {
 
 // Sample implements sut.Stage.
 func (st *stage) Sample(mark, endpoint string, all bool) error {
-	p := env.Page{At: int64(st.clock.Now()), Mark: mark, Source: "router", All: all}
+	return st.sample(endpoint, env.Page{Mark: mark, Source: "router", All: all})
+}
+
+// sample reads the page of the router, or of endpoint, and keeps of it what p says.
+func (st *stage) sample(endpoint string, p env.Page) error {
+	p.At = int64(st.clock.Now())
 	address := st.router.MetricsAddr()
 	if endpoint != "" {
 		sm := st.sim(endpoint)

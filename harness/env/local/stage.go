@@ -53,10 +53,15 @@ type client struct {
 	id        string
 	cancel    context.CancelCauseFunc
 	ended     bool
+	refused   bool
 	abandoned bool
 }
 
-var _ sut.Stage = (*stage)(nil)
+var (
+	_ sut.Stage   = (*stage)(nil)
+	_ sut.Watcher = (*stage)(nil)
+	_ sut.Refuser = (*stage)(nil)
+)
 
 // pollPeriod bounds how late Await notices what nobody announces: the router's own gauges.
 const pollPeriod = 5 * time.Millisecond
@@ -113,7 +118,7 @@ func (st *stage) Send(r sut.Request) {
 		if c.abandoned {
 			rec.Outcome = evidence.Unfinished
 		}
-		c.ended = true
+		c.ended, c.refused = true, rec.Outcome == evidence.Refused
 		st.open--
 		st.mu.Unlock()
 		rec.Tenant, rec.Objective = r.Tenant, r.Objective
@@ -158,6 +163,14 @@ func (st *stage) Ended(id string) bool {
 	defer st.mu.Unlock()
 	c := st.clients[id]
 	return c != nil && c.ended
+}
+
+// Refused implements sut.Refuser.
+func (st *stage) Refused(id string) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	c := st.clients[id]
+	return c != nil && c.ended && c.refused
 }
 
 // Unended implements sut.Stage.

@@ -96,6 +96,9 @@ func (c *client) token(st *stage, endpoint string, tokens int) {
 	if c.ended {
 		return
 	}
+	if st.sys.opts.Tamper.Plane.LoseToken && c.rec.FirstToken == evidence.Never {
+		tokens--
+	}
 	now := int64(st.now)
 	if c.rec.Headers == evidence.Never {
 		c.rec.Headers, c.rec.Status, c.rec.Endpoint = now, 200, endpoint

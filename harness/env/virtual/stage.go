@@ -37,7 +37,11 @@ type stage struct {
 	idle     int // streams on which nothing is said
 }
 
-var _ sut.Stage = (*stage)(nil)
+var (
+	_ sut.Stage   = (*stage)(nil)
+	_ sut.Watcher = (*stage)(nil)
+	_ sut.Refuser = (*stage)(nil)
+)
 
 func newStage(scenario string, s *System, out evidence.Sink) (*stage, error) {
 	st := &stage{scenario: scenario, sys: s, out: out, clients: map[string]*client{}}
@@ -107,6 +111,12 @@ func (st *stage) Await(ctx context.Context, until time.Duration, cond func() boo
 func (st *stage) Ended(id string) bool {
 	c := st.clients[id]
 	return c != nil && c.ended
+}
+
+// Refused implements sut.Refuser.
+func (st *stage) Refused(id string) bool {
+	c := st.clients[id]
+	return c != nil && c.ended && c.rec.Outcome == evidence.Refused
 }
 
 // Unended implements sut.Stage.
@@ -256,7 +266,12 @@ func (st *stage) QueueSize() (int, bool) {
 
 // Sample implements sut.Stage.
 func (st *stage) Sample(mark, endpoint string, all bool) error {
-	p := env.Page{At: int64(st.now), Mark: mark, Source: "router", All: all}
+	return st.sample(endpoint, env.Page{Mark: mark, Source: "router", All: all})
+}
+
+// sample reads the page of the router, or of endpoint, and keeps of it what p says.
+func (st *stage) sample(endpoint string, p env.Page) error {
+	p.At = int64(st.now)
 	var err error
 	if endpoint != "" {
 		sv := st.server(endpoint)
