@@ -2,6 +2,9 @@ package catalog
 
 // elsewhere are the rows that no scenario can judge, with what shows them instead or why nothing does (hack/decisions/0004).
 var elsewhere = map[string]string{
+	"BEN-20":    "of the Async Processor, which has no suite yet",
+	"BEN-21":    "of the Async Processor, which has no suite yet",
+	"BEN-22":    "of the Async Processor, which has no suite yet",
 	"FC-CLS-17": "about the policy of a platform's gateway, which is not the router that is judged",
 	"FC-SAT-17": "a pod with two ports needs an environment whose model servers share an address; the reference's watcher is tested on it (reference/kube)",
 	"FC-EVI-16": "the stream of a victim ends with the router's own refusal; that one which does not end is given up is shown by scripts (reference/picker)",
