@@ -233,7 +233,7 @@ func QueueSize(families []*dto.MetricFamily) (int, bool) {
 
 // Features are what the reference under a contract can do.
 func Features(c epconfig.Contract) []string {
-	fs := []sut.Feature{sut.Hold, sut.Restart, sut.ScaleToZero, sut.Objectives, sut.Metrics, sut.Subset}
+	fs := []sut.Feature{sut.Hold, sut.Restart, sut.ScaleToZero, sut.Objectives, sut.Metrics, sut.Subset, sut.LoadSync}
 	if c.Holdback {
 		fs = append(fs, sut.Holdback)
 	}

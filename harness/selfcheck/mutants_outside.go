@@ -183,6 +183,16 @@ var outsideMutants = []Mutant{
 				return 0
 			}}
 		}}},
+	{Name: "others-ignored", Fault: "what other pickers have in flight counts for nothing", Class: "ACCT", Meant: []string{"FC-MULTI-03"},
+		Tamper: env.Tamper{Wiring: drop(picker.Foreign)}},
+	{Name: "others-untold", Fault: "a picker tells the others nothing", Class: "ACCT", Meant: []string{"FC-MULTI-03"},
+		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) { w.InFlight = nil }}},
+	{Name: "others-for-ever", Fault: "the load of a picker that has died is never forgotten", Class: "ACCT", Meant: []string{"FC-MULTI-03"},
+		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) {
+			if c.Detector.ForeignLimit > 0 {
+				c.Detector.ForeignLimit = 24 * time.Hour
+			}
+		})}},
 	{Name: "series-without-gate", Fault: "flow-control series are published with the gate off", Class: "MET", Meant: []string{"FC-MET-14"},
 		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
 			w.Families = func(fs []*dto.MetricFamily) []*dto.MetricFamily {

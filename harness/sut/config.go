@@ -45,6 +45,7 @@ const (
 	Eviction    Feature = "eviction"      // flowControl.enableEviction
 	Stages      Feature = "stages"        // prefill/decode saturation
 	LargeBodies Feature = "large-bodies"  // the environment can hold a gigabyte of request bodies
+	LoadSync    Feature = "load-sync"     // pickers of one pool tell each other what they have in flight
 	KubeAPI     Feature = "kube-api"      // pods, pools and objectives are taken from a Kubernetes API
 )
 
@@ -82,7 +83,9 @@ type Configuration struct {
 	NoTTL         bool          `json:"noTtl,omitempty"` // an explicit wait limit of 0: none
 	NoEndpointTTL time.Duration `json:"noEndpointTtlNs,omitempty"`
 	// Pickers is how many pickers serve the pool, each behind a gateway of its own; 0: one.
-	Pickers  int  `json:"pickers,omitempty"`
+	Pickers int `json:"pickers,omitempty"`
+	// SyncLoad lets them tell each other what they have in flight, through a Redis that the environment brings.
+	SyncLoad bool `json:"syncLoad,omitempty"`
 	Eviction bool `json:"eviction,omitempty"`
 	// GateOff leaves the feature gate of flow control out (FC-CFG-02).
 	GateOff bool `json:"gateOff,omitempty"`

@@ -52,6 +52,8 @@ type Stage interface {
 	// Streams opens idle streams to the router; Health is what its health service says, such as SERVING.
 	Streams(n int) error
 	Health(ctx context.Context) (string, error)
+	// CutOff separates a picker from the others (OpCutOff).
+	CutOff(picker int) error
 	// Restart brings up a new router in the place of one that was shut down.
 	Restart(ctx context.Context) error
 	// TryStart starts a router with a document; stable leaves out the flag that lets alpha plugins in.
@@ -145,6 +147,8 @@ func (p player) play(ctx context.Context, s Step) error {
 		if rec.Detail, herr = p.st.Health(ctx); herr != nil {
 			rec.OK, rec.Detail = false, herr.Error()
 		}
+	case OpCutOff:
+		err = p.st.CutOff(s.Count)
 	case OpRestart:
 		err = p.st.Restart(ctx)
 	case OpSample:

@@ -181,6 +181,8 @@ func (s *stage) AddEndpoint(name string) error          { s.note("add " + name);
 func (s *stage) RemoveEndpoint(name string) error       { s.note("remove " + name); return s.err }
 func (s *stage) QueueSize() (int, bool)                 { return len(s.waiting), !s.gaugeless }
 
+func (s *stage) CutOff(int) error { return nil }
+
 func (s *stage) TryStart(_ context.Context, name, doc string, _ bool) evidence.Process {
 	return evidence.Process{Case: "as the stage calls it", Started: doc == "valid", Text: name}
 }

@@ -45,6 +45,7 @@ const (
 	OpDown      Op = "down"            // wait until the router has ended after a shutdown
 	OpFault     Op = "metrics-fault"   // let the metrics page of Endpoint fail as Mode says: "none", "hang", "error500", "drop", "untyped"
 	OpFail      Op = "fail"            // let every model server answer with status Count; 0 ends it
+	OpCutOff    Op = "cut-off"         // picker Count tells the others nothing any more of what it has in flight, and hears nothing of them
 	OpHold      Op = "hold"            // turn holding at the model servers on (Count 1) or off (Count 0)
 )
 

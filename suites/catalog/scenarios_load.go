@@ -159,7 +159,7 @@ func conserving(p profile.Profile) map[string]int {
 // unfree tells whether a step may keep requests from being eligible although the router has room.
 func unfree(s sut.Step) bool {
 	switch s.Op {
-	case sut.OpAdd, sut.OpRemove, sut.OpLabel, sut.OpFault, sut.OpScript, sut.OpShutdown, sut.OpRestart, sut.OpLoad, sut.OpHold:
+	case sut.OpAdd, sut.OpRemove, sut.OpLabel, sut.OpFault, sut.OpScript, sut.OpShutdown, sut.OpRestart, sut.OpLoad, sut.OpHold, sut.OpCutOff:
 		return true
 	}
 	return slices.ContainsFunc(s.Requests, func(r sut.Request) bool {

@@ -52,6 +52,7 @@ var multiScenarios = []scenario.Scenario{
 			b.Drain()
 		},
 	},
+	sharedCount, silentReplica,
 	replicas("multi-one-server", 1, 1), replicas("multi-two-servers", 2, 1), replicas("multi-two-pickers", 1, 2),
 	{
 		Name: "multi-guarantees", Title: "Order and refusals hold at each of two pickers", Needs: banded,
@@ -84,6 +85,62 @@ var multiScenarios = []scenario.Scenario{
 		},
 	},
 }
+
+// sharing scenarios need pickers that tell each other what they have in flight; untilTold is longer than that takes.
+var sharing = []sut.Feature{sut.Hold, sut.LoadSync}
+
+const untilTold = 300 * time.Millisecond
+
+// sharedPool is one place for each of two pickers that know of each other.
+func sharedPool(b *scenario.Builder) {
+	b.Cap(2, 1)
+	b.Config.Pickers, b.Config.SyncLoad = 2, true
+}
+
+var sharedCount = scenario.Scenario{
+	Name: "multi-shared-count", Title: "Where the pickers share their counts, two with a limit of two admit two", Needs: sharing,
+	Write: func(b *scenario.Builder) {
+		sharedPool(b)
+		for i := range 2 {
+			b.Step(sut.Step{Op: sut.OpPlug, Mark: "filled", Requests: []sut.Request{b.Req(fmt.Sprintf("plug%d", i+1), at(i))}})
+			b.Quiet("told", untilTold)
+		}
+		var w []string
+		for i := range 4 {
+			w = append(w, b.Send("above", b.Req(fmt.Sprintf("w%d", i+1), at(i%2)))...)
+			b.Quiet("told", untilTold)
+		}
+		b.Quiet("full", time.Second)
+		b.Check("FC-MULTI-03", "in-flight", checks.Spec{Mark: "full", Count: 2, Waiting: w})
+		// The place is the first picker's own; the second must not take it as well.
+		b.Step(sut.Step{Op: sut.OpRelease, Mark: "freed", IDs: []string{"plug1"}})
+		b.Step(sut.Step{Op: sut.OpArrivals, Mark: "opened", IDs: w[:1]})
+		b.Quiet("again", time.Second)
+		b.Check("FC-MULTI-03", "in-flight", checks.Spec{Mark: "again", Count: 2, Waiting: w[1:]})
+		b.Drain()
+	},
+}
+
+var silentReplica = scenario.Scenario{
+	Name: "multi-silent-replica", Title: "What a picker that has fallen silent had in flight is forgotten", Needs: sharing,
+	Write: func(b *scenario.Builder) {
+		sharedPool(b)
+		plug := []sut.Request{b.Req("plug1", at(1)), b.Req("plug2", at(1))}
+		b.Step(sut.Step{Op: sut.OpPlug, Mark: "filled", Requests: plug})
+		b.Quiet("told", untilTold)
+		w := b.Send("above", b.Req("w1"))
+		b.Quiet("full", time.Second)
+		b.Check("FC-MULTI-03", "in-flight", checks.Spec{Mark: "full", Count: 2, Waiting: w})
+		b.Step(sut.Step{Op: sut.OpCutOff, Mark: "silent", Count: 1})
+		b.Step(sut.Step{Op: sut.OpRelease, Mark: "freed", IDs: []string{"plug1", "plug2"}})
+		b.Step(sut.Step{Op: sut.OpArrivals, Mark: "opened", IDs: w, Limit: silentLimit})
+		b.Check("FC-MULTI-03", "arrives", checks.Spec{IDs: w, After: "freed", Within: silentLimit})
+		b.Drain()
+	},
+}
+
+// silentLimit is how long the load of a picker that has fallen silent may count at the others.
+const silentLimit = 10 * time.Second
 
 // replicas fills a pool by readings: the number of model servers decides what is admitted, that of pickers does not.
 func replicas(name string, servers, pickers int) scenario.Scenario {

@@ -27,10 +27,11 @@ type Values struct {
 	Kubeconfig     string // file that leads to the Kubernetes API; KUBECONFIG names it too
 	EndpointsFile  string // YAML, endpoints: [{name, address, port, labels}]
 	ObjectivesFile string // YAML, objectives: {name: priority}
+	SyncRedis      string // URL of the Redis through which pickers tell each other of their load; "" where they do not
 }
 
 // placeholders are the names of Values.
-var placeholders = []string{"Config", "GRPCPort", "HealthPort", "MetricsPort", "PoolName", "PoolNamespace", "Kubeconfig", "EndpointsFile", "ObjectivesFile"}
+var placeholders = []string{"Config", "GRPCPort", "HealthPort", "MetricsPort", "PoolName", "PoolNamespace", "Kubeconfig", "EndpointsFile", "ObjectivesFile", "SyncRedis"}
 
 // Command is a command line with placeholders.
 type Command struct {
@@ -101,7 +102,7 @@ func (c Command) String() string { return c.text }
 // Argv fills the placeholders in.
 func (c Command) Argv(v Values) ([]string, error) {
 	values := map[string]string{"Config": v.Config, "GRPCPort": v.GRPCPort, "HealthPort": v.HealthPort, "MetricsPort": v.MetricsPort, "PoolName": v.PoolName,
-		"PoolNamespace": v.PoolNamespace, "Kubeconfig": v.Kubeconfig, "EndpointsFile": v.EndpointsFile, "ObjectivesFile": v.ObjectivesFile}
+		"PoolNamespace": v.PoolNamespace, "Kubeconfig": v.Kubeconfig, "EndpointsFile": v.EndpointsFile, "ObjectivesFile": v.ObjectivesFile, "SyncRedis": v.SyncRedis}
 	return c.fill(values)
 }
 

@@ -27,6 +27,7 @@ type Config struct {
 	Endpoints  []Endpoint
 	Objectives map[string]int
 	Objects    []Objective // further ones, for the Kubernetes API alone
+	SyncRedis  string      // where pickers tell each other of their load; "": they do not
 	// StartLimit is how long it may take to become ready or to refuse its configuration. 0: 10 s (spec/requirements.md, "exit").
 	StartLimit time.Duration
 	// TLS: it serves ext_proc with TLS; its certificate is not looked at. Its health port is plaintext in any case.
@@ -78,7 +79,7 @@ func (p *Program) start(ctx context.Context) error {
 		return fmt.Errorf("surroundings of the picker: %w", err)
 	}
 	values := Values{Config: p.world.file("config.yaml"), PoolName: poolName, PoolNamespace: namespace, Kubeconfig: p.world.file("kubeconfig"),
-		EndpointsFile: p.world.file("endpoints.yaml"), ObjectivesFile: p.world.file("objectives.yaml")}
+		EndpointsFile: p.world.file("endpoints.yaml"), ObjectivesFile: p.world.file("objectives.yaml"), SyncRedis: p.cfg.SyncRedis}
 	for _, port := range []struct {
 		name string
 		to   *int

@@ -75,6 +75,9 @@ func (s *System) Configure(ctx context.Context, c sut.Configuration) error {
 		return err
 	}
 	if s.opts.Command != nil {
+		if c.SyncLoad && !s.opts.Command.Uses("SyncRedis") {
+			return &sut.UnsupportedError{Feature: sut.LoadSync, Why: "its command does not say where {{.SyncRedis}} goes"}
+		}
 		s.cfg, s.doc = c, doc
 		return s.discover(ctx)
 	}

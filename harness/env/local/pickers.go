@@ -34,22 +34,23 @@ type router interface {
 	Close() error
 }
 
-// startRouter brings up the router that the options name.
-func (st *stage) startRouter(ctx context.Context) (router, error) {
+// startRouter brings up the router that the options name, as the n-th from 0.
+func (st *stage) startRouter(ctx context.Context, n int) (router, error) {
 	if st.sys.command() != nil {
-		return st.startProgram(ctx)
+		return st.startProgram(ctx, n)
 	}
-	e, err := st.servePicker(loopback, loopback)
+	e, err := st.servePicker(loopback, loopback, st.syncURL(n))
 	if err != nil {
 		return nil, err
 	}
-	return &reference{e, st}, nil
+	return &reference{e, st, st.syncURL(n)}, nil
 }
 
 // reference is the picker in this process.
 type reference struct {
 	*epp.Server
-	st *stage
+	st   *stage
+	sync string // where it tells others of its load
 }
 
 // SetMembers implements router.
@@ -66,7 +67,7 @@ func (r *reference) SetObjectives(_ context.Context, objectives map[string]int, 
 
 // Restart implements router.
 func (r *reference) Restart(context.Context) (err error) {
-	r.Server, err = r.st.servePicker(r.GRPCAddr(), r.MetricsAddr())
+	r.Server, err = r.st.servePicker(r.GRPCAddr(), r.MetricsAddr(), r.sync)
 	return err
 }
 
@@ -85,7 +86,7 @@ func pool(members []*sim) []picker.Endpoint {
 }
 
 // servePicker brings the reference up.
-func (st *stage) servePicker(grpcAddr, metricsAddr string) (*epp.Server, error) {
+func (st *stage) servePicker(grpcAddr, metricsAddr, sync string) (*epp.Server, error) {
 	s := st.sys
 	m, err := picker.New(s.loaded.Picker)
 	if err != nil {
@@ -96,7 +97,7 @@ func (st *stage) servePicker(grpcAddr, metricsAddr string) (*epp.Server, error) 
 		s.opts.Tamper.Wiring(&w)
 	}
 	sv, err := epp.Serve(epp.Options{Wiring: w, Config: s.loaded, PoolName: "local", GRPCAddr: grpcAddr, HealthAddr: loopback, MetricsAddr: metricsAddr,
-		Endpoints: pool(st.members()), Objectives: s.cfg.Objectives, Clock: st.clock, OnDecision: st.decided, Logger: slog.New(slog.DiscardHandler)})
+		Endpoints: pool(st.members()), Objectives: s.cfg.Objectives, Clock: st.clock, OnDecision: st.decided, SyncRedis: sync, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, fmt.Errorf("picker: %w", err)
 	}
@@ -109,8 +110,10 @@ type program struct {
 	st *stage
 }
 
-func (st *stage) startProgram(ctx context.Context) (router, error) {
-	p, err := binary.Start(ctx, st.programConfig(st.sys.doc, st.out.File))
+func (st *stage) startProgram(ctx context.Context, n int) (router, error) {
+	cfg := st.programConfig(st.sys.doc, st.out.File)
+	cfg.SyncRedis = st.syncURL(n)
+	p, err := binary.Start(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("picker: %w", err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/llm-weir/weir/reference/gateway"
 )
 
-// several pickers serve one pool. They know nothing of each other; what is asked of the router is asked of the first, what it is told all
+// several pickers serve one pool. They know nothing of each other but what they may tell themselves of their load; what is asked of the router is asked of the first, what it is told all
 // are told.
 type several struct {
 	router // the first
@@ -23,13 +23,19 @@ type several struct {
 
 // startRouters brings up as many as the configuration wants.
 func (st *stage) startRouters(ctx context.Context) (router, error) {
-	first, err := st.startRouter(ctx)
+	if st.sys.cfg.SyncLoad {
+		var err error
+		if st.exchange, err = openExchange(max(1, st.sys.cfg.Pickers)); err != nil {
+			return nil, err
+		}
+	}
+	first, err := st.startRouter(ctx, 0)
 	if err != nil || st.sys.cfg.Pickers < 2 {
 		return first, err
 	}
 	s := &several{router: first, failed: make(chan struct{})}
-	for range st.sys.cfg.Pickers - 1 {
-		r, err := st.startRouter(ctx)
+	for i := range st.sys.cfg.Pickers - 1 {
+		r, err := st.startRouter(ctx, i+1)
 		if err != nil {
 			return nil, errors.Join(err, s.Close())
 		}

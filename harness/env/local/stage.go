@@ -32,6 +32,7 @@ type stage struct {
 	down     chan struct{} // closed when the router has ended after Shutdown; nil before
 	port     int           // of every model server; 0: each has one of its own
 	doors    []*door
+	exchange *exchange // where pickers tell each other of their load; nil: they do not
 
 	base     context.Context
 	cancel   context.CancelCauseFunc

@@ -129,6 +129,9 @@ func (st *stage) close() error {
 		if st.router != nil {
 			st.failure = st.router.Close()
 		}
+		if st.exchange != nil {
+			st.exchange.close()
+		}
 		for _, sm := range st.sims {
 			sm.server.Close()
 			sm.http.Close()

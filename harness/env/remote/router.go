@@ -116,6 +116,11 @@ func (st *stage) Down() bool {
 	}
 }
 
+// CutOff implements sut.Stage.
+func (st *stage) CutOff(int) error {
+	return errors.New("what passes between the pickers behind a URL cannot be cut off from here")
+}
+
 // Restart implements sut.Stage.
 func (st *stage) Restart(ctx context.Context) error {
 	if st.down == nil {

@@ -30,11 +30,17 @@ type router struct {
 	outs     []picker.Out
 	swept    time.Duration
 	stopping bool
+	sharing
 }
 
 func newRouter(st *stage, s *System, w epp.Wiring) *router {
 	r := &router{st: st, sys: s, wiring: w, metrics: epp.NewMetrics("virtual", s.loaded), calls: map[uint64]*call{}}
+	st.replicas++
+	r.replica = st.replicas
 	r.provision()
+	if r.shares() {
+		st.after(syncBeat, r.beat)
+	}
 	return r
 }
 
@@ -114,6 +120,7 @@ func (r *router) step(ev picker.Event) {
 		r.swept = r.st.now
 		r.metrics.Sweep(r.st.now, r.wiring.HasFlow)
 	}
+	r.tell(false)
 	at, ok := r.wiring.Machine.Deadline()
 	if !ok || r.tickSet && r.tickAt <= at {
 		return

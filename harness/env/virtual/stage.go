@@ -34,6 +34,7 @@ type stage struct {
 	open     int       // requests without an ending
 	order    []*client // in the order they were sent
 	arrived  []string
+	replicas int // routers so far
 	idle     int // streams on which nothing is said
 }
 
