@@ -140,7 +140,9 @@ type clocked struct{ system }
 func (*clocked) SkewBound() (time.Duration, string) { return 7 * time.Millisecond, "far" }
 
 func TestSkewAndLateRefusals(t *testing.T) {
-	o := options(func() sut.System { return &clocked{system{play: func(context.Context, evidence.Sink) error { return nil }}} }, compiled("one"))
+	o := options(func() sut.System {
+		return &clocked{system{play: func(context.Context, evidence.Sink) error { return nil }}}
+	}, compiled("one"))
 	b, _ := sealed(t, context.Background(), o)
 	if e := b.Manifest.Scenarios[0]; e.SkewBoundNs != 7e6 || e.Blurred != "far" || b.Manifest.SkewBoundNs != 7e6 {
 		t.Errorf("the bound is lost: %+v", e)
