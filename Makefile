@@ -2,13 +2,14 @@
 # One flag set for build, test, vet and lint: another one would compile everything twice.
 export GOFLAGS := -trimpath $(GOFLAGS)
 
-CORES   := ./reference/flowcontrol ./reference/scheduling ./reference/picker ./sim-vllm/engine ./loadgen/arrival ./loadgen/plan
-DRIVERS := ./reference/epp ./reference/extproc ./reference/gateway ./reference/scrape ./sim-vllm/server ./loadgen/openai ./loadgen/runner ./harness/run ./harness/kubeapi ./harness/env/...
+CORES   := ./reference/flowcontrol ./reference/scheduling ./reference/picker ./reference/async ./sim-vllm/engine ./loadgen/arrival ./loadgen/plan
+DRIVERS := ./reference/epp ./reference/asyncproc ./reference/redisq ./reference/pubsubq ./reference/extproc ./reference/gateway ./reference/scrape ./sim-vllm/server ./loadgen/openai ./loadgen/runner ./harness/run ./harness/kubeapi ./harness/env/...
 SEED    ?= 0
 CHECKS  ?= 3000
 SOAKS   ?= 8
+ROUNDS  ?= 20
 
-.PHONY: help build test race certify certify-epp selfcheck swarm fuzz bench verify tools vuln update clean
+.PHONY: help build test race certify certify-epp selfcheck selfcheck-loaded swarm chaos-async fuzz bench verify tools vuln update clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -34,6 +35,9 @@ selfcheck: build ## every mutant must be killed, under every contract
 	bin/weir selfcheck --profile llm-d-router-0.9 --out .weir/selfcheck-llm-d-router-0.9.json
 	bin/weir selfcheck --profile rhoai-3.4 --out .weir/selfcheck-rhoai-3.4.json
 
+selfcheck-loaded: build ## RUNS (50) certifications of the reference beside a busy loop on every core; about an hour
+	hack/selfcheck-loaded.sh
+
 swarm: ## random histories of the cores, CHECKS of each (seeds are printed on failure), and 24 virtual hours of SOAKS pickers
 	go test -count=1 $(CORES) -rapid.checks=$(CHECKS)
 	go test -count=1 -v -run TestSoak ./reference/picker -soak=24h -soak-seeds=$(SOAKS)
@@ -41,8 +45,16 @@ swarm: ## random histories of the cores, CHECKS of each (seeds are printed on fa
 fuzz: ## every fuzz target for FUZZTIME (60s) each
 	hack/fuzz.sh
 
+chaos-async: ## ROUNDS rounds of killed, stopped, suspended processors and a killed broker, on a real redis-server
+	go test -count=1 -v -run TestChaos ./harness/cli -chaos=$(ROUNDS) -timeout 30m
+
 bench: ## speed, side by side in one run; writes results/bench/reference.md
 	hack/bench.sh
+
+.PHONY: results
+results: build ## the table of submissions again, and every hash, verdict and text of each
+	bin/weir results-table results
+	bin/weir verify results
 
 verify: tools ## format, tidy modules, vet, lint, repository rules
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
@@ -61,7 +73,7 @@ vuln: tools ## known vulnerabilities (reports, from a database that comes as a m
 
 update: ## rewrite the golden files after a look at the differences
 	go test ./harness/report ./harness/sut -update
-	go test ./reference/picker ./sim-vllm/engine ./loadgen/plan -rewrite
+	go test ./reference/picker ./reference/async ./sim-vllm/engine ./loadgen/plan -rewrite
 
 clean: ## remove what was built and the runs under .weir
 	rm -rf bin .weir

@@ -89,6 +89,10 @@ var flowTrials = []trial{
 
 	{"prompt-stream", "passing", "a token every 30 ms", streamSpec, steady(), pass},
 	{"prompt-stream", "passing", "two tokens in one packet now and then", streamSpec, stream(101, 131, 131, 191, 221, 221, 281, 311, 341, 371), pass},
+	{"prompt-stream", "passing", "in pairs, as the model server sent them", streamSpec, stream(101, 101, 161, 161, 221, 221, 281, 281, 371, 371).b("t", func(b *evidence.Backend) { b.Writes = 5 }), pass},
+	{"prompt-stream", "passing", "with the pause of the model server", streamSpec, stream(101, 131, 161, 191, 301, 311, 321, 341, 361, 371).b("t", func(b *evidence.Backend) { b.Writes, b.Pause = 10, at(110) }), pass},
+	{"prompt-stream", "failing", "in fewer parts than the model server sent", streamSpec, stream(101, 101, 101, 101, 171, 171, 171, 261, 261, 371).b("t", func(b *evidence.Backend) { b.Writes = 10 }), fail},
+	{"prompt-stream", "degenerate", "the model server sent all at once", streamSpec, steady().b("t", func(b *evidence.Backend) { b.Writes = 1 }), inconclusive},
 	{"prompt-stream", "failing", "all at the end", streamSpec, stream(370, 370, 370, 370, 370, 370, 370, 370, 371, 371), fail},
 	{"prompt-stream", "failing", "all at one instant, in time", streamSpec, stream(101, 101, 101, 101, 101, 101, 101, 101, 101, 101), fail},
 	{"prompt-stream", "failing", "the first in time, the others at the end", streamSpec, stream(101, 371, 371, 371, 371, 371, 371, 371, 371, 371), fail},

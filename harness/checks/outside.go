@@ -21,7 +21,7 @@ type Family struct {
 }
 
 var outside = map[string]func(Spec, *evidence.Run) finding{
-	"destination": destination, "silent": silent, "request-ids": requestIDs, "answers": answers, "absent": absent, "families": families,
+	"once": once, "destination": destination, "silent": silent, "request-ids": requestIDs, "answers": answers, "absent": absent, "families": families,
 	"engine": engine, "prefix": prefix, "at-limit": atLimit, "state": state, "ends": ends,
 }
 
@@ -78,6 +78,42 @@ func destination(s Spec, r *evidence.Run) finding {
 		return notEngaged(fmt.Sprintf("%d dispatched, %d are needed", n, s.Needed))
 	}
 	return pass(fmt.Sprintf("%d requests, one destination each", n), "header and metadata agree", s.IDs...)
+}
+
+// once: each of IDs had been stopped by the router before step Mark, and in all of its time, at least Min, with fewer than Count requests
+// at the model servers at its end, it did not come to a model server a second time.
+func once(s Spec, r *evidence.Run) finding {
+	m, f := watch(r, s.Mark)
+	if f != nil {
+		return *f
+	}
+	if s.Min <= 0 || m.End-m.Start < int64(s.Min) {
+		return notEngaged(fmt.Sprintf("step %s took %s, at least %s is needed", s.Mark, ms(m.End-m.Start), s.Min))
+	}
+	if _, total := r.InFlight(m.End); total >= s.Count {
+		return notEngaged(fmt.Sprintf("%d in flight, so that nothing was free", total))
+	}
+	for _, id := range s.IDs {
+		c, ok := r.ClientByID(id)
+		stopped := c.Outcome == evidence.Refused || c.Outcome == evidence.KilledMidStream
+		first, seen := arrival(r, id)
+		if !ok || !stopped || !seen || c.End == evidence.Never || c.End > m.Start || first.Ending != evidence.Aborted {
+			return notEngaged(id+" was not stopped at a model server before", id)
+		}
+		n := 0
+		for _, b := range r.Backends {
+			if b.ID == id {
+				n++
+			}
+		}
+		if n > 1 {
+			return fail(fmt.Sprintf("%d arrivals", n), fmt.Sprintf("%s came to a model server again although its client sent nothing", id), id)
+		}
+	}
+	if len(s.IDs) == 0 {
+		return notEngaged("no request to look at")
+	}
+	return pass(fmt.Sprintf("%d stopped, none came back", len(s.IDs)), "capacity was free for "+ms(m.End-m.Start), s.IDs...)
 }
 
 // silent: while each of IDs was pending, until the end of step Mark, the router said nothing about it; it did afterwards. Engaged if

@@ -51,6 +51,13 @@ func routed() *hist {
 
 var routedSpec = checks.Spec{IDs: []string{"r1", "r2"}, Needed: 2}
 
+// stopped is a request that was stopped at its model server, and five calm seconds.
+func stopped() *hist {
+	return history().refused("v", 0, 500, 429, "evicted").backend("v", "a", 1, 499, evidence.Aborted).step("calm", 1000, 6000)
+}
+
+var onceSpec = checks.Spec{IDs: []string{"v"}, Mark: "calm", Count: 1, Min: 4 * time.Second}
+
 // quiet is a request that waits for 1200 ms in silence and is dispatched afterwards.
 func quiet() *hist {
 	return history().served("w1", 0, 1300, 1400).exchange("w1", "a", "a", 1299).step("waiting", 10, 1200)
@@ -143,6 +150,21 @@ var outsideTrials = []trial{
 	{"destination", "degenerate", "nothing is known of the exchange", routedSpec, routed().unexchanged("r2"), inconclusive},
 	{"destination", "degenerate", "one was not sent", routedSpec, routed().c("r1", sentNever), inconclusive},
 	{"destination", "degenerate", "too few", checks.Spec{IDs: []string{"r1", "r2"}, Needed: 3}, routed(), inconclusive},
+
+	{"once", "passing", "it does not come back", onceSpec, stopped(), pass},
+	{"once", "failing", "it comes back", onceSpec, stopped().backend("v", "a", 4000, 4100, evidence.Finished), fail},
+	{"once", "degenerate", "it comes back at no known instant", onceSpec, stopped().backend("v", "a", 0, 4100, evidence.Finished).b("v", func(b *evidence.Backend) {
+		if b.Ending == evidence.Finished {
+			b.Arrival = evidence.Never
+		}
+	}), fail},
+	{"once", "degenerate", "it was not stopped", onceSpec, stopped().c("v", func(c *evidence.Client) { c.Outcome = evidence.Completed }), inconclusive},
+	{"once", "degenerate", "the model server was not told", onceSpec, stopped().b("v", func(b *evidence.Backend) { b.Ending = evidence.Finished }), inconclusive},
+	{"once", "degenerate", "it was never at a model server", onceSpec, stopped().unseen("v"), inconclusive},
+	{"once", "degenerate", "it was stopped later", onceSpec, stopped().c("v", func(c *evidence.Client) { c.End = at(2000) }), inconclusive},
+	{"once", "degenerate", "nothing was free", onceSpec, stopped().served("w", 0, 1, 9000), inconclusive},
+	{"once", "degenerate", "nobody watched for long", onceSpec, stopped().without("calm").step("calm", 1000, 2000), inconclusive},
+	{"once", "degenerate", "nobody", checks.Spec{Mark: "calm", Count: 1, Min: 4 * time.Second}, stopped(), inconclusive},
 
 	{"silent", "passing", "the first word comes with the dispatch", quietSpec, quiet(), pass},
 	{"silent", "failing", "something is said while it waits", quietSpec, quiet().x("w1", func(x *evidence.Exchange) { x.First = at(50) }), fail},

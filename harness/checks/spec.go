@@ -129,7 +129,7 @@ func Judge(s Spec, r evidence.Run) verdict.Verdict {
 func Names() []string {
 	return []string{"order", "waiting", "in-flight", "together", "arrives", "refused", "reasons", "completed", "aborted", "undisturbed", "evicted",
 		"never-served", "one-per-release", "gate", "startup", "series", "body", "served-by", "share", "upstream-error", "either", "stays", "peak", "waits", "twins", "outcome-counts", "label-values", "spread", "prompt-stream", "gone", "unseen",
-		"destination", "silent", "request-ids", "answers", "absent", "families", "engine", "prefix", "at-limit", "state", "ends"}
+		"once", "destination", "silent", "request-ids", "answers", "absent", "families", "engine", "prefix", "at-limit", "state", "ends"}
 }
 
 func judge(s Spec, r *evidence.Run) finding {

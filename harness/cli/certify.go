@@ -67,6 +67,7 @@ func (c *certifyCmd) Run(con *console) error {
 		return err
 	}
 	system := c.system(p, contract, env.Tamper{})
+	var x external
 	r, err := c.running(con, p, c.externalFlags)
 	if err != nil {
 		return err
@@ -83,8 +84,7 @@ func (c *certifyCmd) Run(con *console) error {
 		if c.Env != "local" || c.ReferenceProfile != "" {
 			return errors.New("--epp and --sut judge a program over real sockets: leave --env and --reference-profile out")
 		}
-		x, err := c.read()
-		if err != nil {
+		if x, err = c.read(); err != nil {
 			return err
 		}
 		x.descriptor.Apply(&p)
@@ -106,6 +106,7 @@ func (c *certifyCmd) Run(con *console) error {
 	opts.Manifest = c.manifest(contract)
 	opts.Manifest.Unjudged, opts.Manifest.ShownBy = unjudged, shownBy
 	opts.Manifest.Implementation = opts.New().Describe()
+	opts.Manifest.Command, opts.Manifest.Tolerances = x.descriptor.Command, x.tolerances()
 	r.narrow(&opts, p)
 	if c.Keep {
 		opts.Parallel, opts.Keep = 1, screen.keep

@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bytes"
 	"os"
 	"testing"
 
@@ -20,6 +21,15 @@ func TestCommandLine(t *testing.T) {
 		// replace FILE OLD NEW: change the first occurrence.
 		"replace": replace,
 	}})
+}
+
+// What is published holds: every hash, verdict and text of every submission, and the table of them. Evidence that lies elsewhere and
+// texts of other versions stay open.
+func TestPublishedResults(t *testing.T) {
+	var out bytes.Buffer
+	if got := cli.Run([]string{"verify", "../../results"}, &out, &out); got != cli.ExitPass && got != cli.ExitInconclusive {
+		t.Errorf("weir verify results: exit status %d (make results says what to do)\n%s", got, out.String())
+	}
 }
 
 func status(ts *testscript.TestScript, _ bool, args []string) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/llm-weir/weir/harness/env/binary"
 	"github.com/llm-weir/weir/harness/env/local"
+	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/harness/sut"
 )
@@ -71,6 +72,15 @@ func (e externalFlags) read() (external, error) {
 		d.Features = slices.DeleteFunc(d.Features, func(f string) bool { return f == string(sut.Metrics) })
 	}
 	return x, nil
+}
+
+// tolerances are those that the descriptor sets, for the manifest; nil: none.
+func (x external) tolerances() *evidence.Tolerances {
+	t := x.descriptor.Tolerances
+	if t == (profile.Tolerances{}) {
+		return nil
+	}
+	return &evidence.Tolerances{TTLLateNs: int64(t.TTLLate), SlackNs: int64(t.Slack), StalenessNs: int64(t.Staleness)}
 }
 
 // system is the factory of the environment around the picker.

@@ -15,6 +15,8 @@ type listCmd struct {
 	What    string `arg:"" enum:"requirements,scenarios,profiles,mutants,presets,configurations" default:"requirements" help:"requirements, scenarios, profiles, mutants, presets or configurations."`
 	Of      string `placeholder:"NAME" help:"With configurations: print the document, the objectives and the endpoints of one, by the name of a scenario or by its hash."`
 	Profile string `default:"llm-d-router-2026-09" help:"Contract for which scenarios are compiled."`
+	// Coverage replaces the list.
+	Coverage bool `help:"Every row of the catalogue about pickers: scenarios, checks and the mutants meant for it. Ends with status 1 if a core or extended row has none and no reason is given."`
 }
 
 // Help is the long help of the command.
@@ -22,7 +24,8 @@ func (listCmd) Help() string {
 	return `Examples:
   weir list                                         every requirement, and the scenarios that judge it
   weir list configurations --of fair-round-robin    what a router must be given to be judged by this scenario
-  weir list scenarios --profile llm-d-router-0.9    what is played for a contract`
+  weir list scenarios --profile llm-d-router-0.9    what is played for a contract
+  weir list --coverage                              what shows each requirement, and what shows that it can fail`
 }
 
 // Run prints a list.
@@ -31,6 +34,9 @@ func (c *listCmd) Run(con *console) error {
 	p, err := profile.Named(c.Profile)
 	if err != nil {
 		return err
+	}
+	if c.Coverage {
+		return c.coverage(con, t, p)
 	}
 	switch c.What {
 	case "requirements":
@@ -85,10 +91,7 @@ func (c *listCmd) requirements(t *tabwriter.Writer, p profile.Profile) {
 		if r.First {
 			first = "*"
 		}
-		scenarios := strings.Join(by[r.ID], " ")
-		if n := len(by[r.ID]); n > listed {
-			scenarios = fmt.Sprintf("%s and %d more", strings.Join(by[r.ID][:listed], " "), n-listed)
-		}
+		scenarios := few(by[r.ID])
 		if judged, _ := p.Applies(r.ID); !judged {
 			scenarios = "n/a"
 		} else if scenarios == "" {

@@ -42,6 +42,8 @@ type pickerCmd struct {
 	HealthChecking          bool   `help:"Serve the health service on the ext_proc port too."`
 	EnableGRPCStreamMetrics bool   `name:"enable-grpc-stream-metrics" help:"Publish series of ext_proc streams."`
 
+	SyncRedis string `placeholder:"URL" help:"Redis-compatible server through which the replicas of one --pool-name tell each other what they have in flight, such as redis://host:6379. Counts in the concurrency detector unless the document says syncCrossReplicaState: false."`
+
 	Kube           bool   `help:"Watch the InferencePool named by --pool-name and what belongs to it, in place of the two files. On by itself where no file is named and $KUBECONFIG or a pod's service account leads to a cluster."`
 	Kubeconfig     string `type:"path" help:"Default: $KUBECONFIG, else the pod's service account."`
 	PoolNamespace  string `help:"Namespace of the pool; default: $NAMESPACE, else default."`
@@ -58,6 +60,7 @@ func (pickerCmd) Help() string {
   weir picker --config-file epp.yaml --print-config
   weir picker --secure-serving --cert-path /etc/weir/tls --health-checking
   weir picker --kube --pool-name llama --pool-namespace serving --leader-election
+  weir picker --kube --pool-name llama --sync-redis redis://redis.serving:6379
   KUBECONFIG=kubeconfig weir picker --grpc-port 9002 --metrics-port 9090
 
 endpoints.yaml:   endpoints: [{name: a, address: 127.0.0.1, port: "8001"}]
@@ -92,6 +95,9 @@ func (c *pickerCmd) Run(con *console) error {
 			return err
 		}
 	}
+	if c.SyncRedis != "" && cfg.Picker.Flow.Detector.ForeignLimit == 0 {
+		fmt.Fprintln(con.err, "warning: --sync-redis: has no effect: the document says syncCrossReplicaState: false, or it uses no concurrency-detector")
+	}
 	m, err := picker.New(cfg.Picker)
 	if err != nil {
 		return err
@@ -105,7 +111,7 @@ func (c *pickerCmd) Run(con *console) error {
 	s, err := epp.Serve(epp.Options{Readiness: ready, Wiring: epp.DefaultWiring(m, contract, cfg.SessionHeaders...), Config: cfg, PoolName: c.PoolName,
 		GRPCAddr: c.GRPCAddr, HealthAddr: c.HealthAddr, MetricsAddr: c.MetricsAddr, EndpointsFile: c.EndpointsFile, ObjectivesFile: c.ObjectivesFile,
 		Secure: c.SecureServing, CertPath: c.CertPath, MaxRecvBytes: c.GRPCMaxRecvMsgSize, MaxSendBytes: c.GRPCMaxSendMsgSize,
-		HealthOnGRPC: c.HealthChecking, StreamMetrics: c.EnableGRPCStreamMetrics})
+		HealthOnGRPC: c.HealthChecking, StreamMetrics: c.EnableGRPCStreamMetrics, SyncRedis: c.SyncRedis})
 	if err != nil {
 		return err
 	}

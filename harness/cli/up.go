@@ -26,6 +26,8 @@ type upRunCmd struct {
 	Preset     string `default:"h100-llama3.1-8b" help:"GPU and model whose timing is simulated (weir list presets)."`
 	ConfigFile string `type:"path" help:"EndpointPickerConfig document; default: three bands, round robin, 8 requests per server."`
 	Addr       string `default:"127.0.0.1:8080" help:"HTTP listener of the gateway."`
+	Async      bool   `help:"Run an Async Processor with an embedded Redis-compatible server too."`
+	RedisAddr  string `default:"127.0.0.1:6379" help:"With --async: where that server listens."`
 
 	ControlAddr   string `default:"127.0.0.1:0" help:"HTTP listener of the control API, over which the stack is given another configuration."`
 	WriteSUT      string `name:"write-sut" type:"path" placeholder:"FILE" help:"Write the descriptor with which weir certify --url runs against this stack."`
@@ -42,7 +44,12 @@ func (upRunCmd) Help() string {
     -H 'x-llm-d-inference-objective: interactive' -H 'x-llm-d-inference-fairness-id: me' \
     -d '{"model":"m","stream":true,"max_tokens":20,"messages":[{"role":"user","content":"hello"}]}'
 
-Objectives: interactive = 100, standard = 0, batch = -10.`
+Objectives: interactive = 100, standard = 0, batch = -10.
+
+With the asynchronous half, in a second terminal:
+  weir up --async
+  weir enqueue --queue batch -n 100
+  weir results --follow -n 100`
 }
 
 // upConfig is the configuration of "up" where none is given.
@@ -103,6 +110,11 @@ func (c *upRunCmd) Run(con *console) error {
 	fmt.Fprintf(con.out, "picker    ext_proc %s, health %s, metrics http://%s/metrics\n", e.GRPCAddr(), e.HealthAddr(), e.MetricsAddr())
 	for _, p := range pool {
 		fmt.Fprintf(con.out, "%-9s http://%s (admin under /admin/)\n", p.Name, p.Address)
+	}
+	if c.Async {
+		if err := c.processor(con, &s, addr); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintf(con.out, "control   http://%s (weir up configure --help)\n", control)
 	if c.WriteSUT != "" {

@@ -283,6 +283,30 @@ func TestSealNoticesARecordFileOffTheList(t *testing.T) {
 	}
 }
 
+// A bundle comes from anywhere. Whatever its manifest calls a file, nothing outside its folder is read.
+func TestNothingOutsideTheBundleIsRead(t *testing.T) {
+	outside := filepath.Join(t.TempDir(), "outside.ndjson")
+	if err := os.WriteFile(outside, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var seal *evidence.SealError
+	dir := write(t, order...)
+	if err := os.Remove(filepath.Join(dir, evidence.PickerFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(outside, filepath.Join(dir, evidence.PickerFile)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := evidence.Open(dir, false); !errors.As(err, &seal) || !strings.Contains(err.Error(), evidence.PickerFile+" is no file of the bundle") {
+		t.Errorf("a link that leads out: %v", err)
+	}
+	dir = write(t, order...)
+	replace(t, dir, evidence.ManifestFile, strings.Replace(read(t, dir, evidence.ManifestFile), "env/first/config.yaml", "../outside.ndjson", 1))
+	if _, err := evidence.Open(dir, false); !errors.As(err, &seal) || !strings.Contains(err.Error(), "../outside.ndjson is no file of the bundle") {
+		t.Errorf("a name that leads out: %v", err)
+	}
+}
+
 // Verdicts and reports are written beside sealed evidence; they are recomputable and not sealed.
 func TestReportsBesideTheEvidenceAreNoDamage(t *testing.T) {
 	dir := write(t, order...)

@@ -20,6 +20,8 @@ type Manifest struct {
 	Mutant           string          `json:"mutant,omitempty"`
 	Level            string          `json:"level"`
 	Implementation   Implementation  `json:"implementation"`
+	Command          string          `json:"command,omitempty"`    // starts the picker that was judged, as the flag or the descriptor has it
+	Tolerances       *Tolerances     `json:"tolerances,omitempty"` // those of the descriptor, in place of the profile's
 	Environment      string          `json:"environment"`
 	Clock            string          `json:"clock"` // virtual or real
 	SkewBoundNs      int64           `json:"skewBoundNs"`
@@ -43,6 +45,13 @@ type Implementation struct {
 	URL          string   `json:"url" yaml:"url"`
 	Contact      []string `json:"contact" yaml:"contact"`
 	Features     []string `json:"features" yaml:"features"`
+}
+
+// Tolerances are what a descriptor asked for; 0 leaves the profile's.
+type Tolerances struct {
+	TTLLateNs   int64 `json:"ttlLateNs,omitempty" yaml:"ttlLateNs,omitempty"`
+	SlackNs     int64 `json:"slackNs,omitempty" yaml:"slackNs,omitempty"`
+	StalenessNs int64 `json:"stalenessNs,omitempty" yaml:"stalenessNs,omitempty"`
 }
 
 // Host is where it ran; empty in virtual time.

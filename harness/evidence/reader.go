@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -65,12 +66,22 @@ func verifySeal(dir string, manifest []byte, m Manifest) error {
 	case !strings.HasPrefix(string(seal), hex.EncodeToString(sum[:])):
 		bad = append(bad, ManifestFile+" was changed")
 	}
+	// A bundle may come from anywhere: neither a name nor a link in it may lead to a file outside.
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
 	known := map[string]bool{}
 	for _, f := range m.Files {
 		known[f.Name] = true
-		content, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash(f.Name)))
-		if err != nil {
+		content, err := root.ReadFile(filepath.FromSlash(f.Name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
 			bad = append(bad, f.Name+" is missing")
+			continue
+		case err != nil:
+			bad = append(bad, f.Name+" is no file of the bundle: "+err.Error())
 			continue
 		}
 		s := sha256.Sum256(content)

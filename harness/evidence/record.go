@@ -70,6 +70,8 @@ type Backend struct {
 	Stream         bool     `json:"stream"`
 	PromptTokens   int      `json:"promptTokens"`
 	Tokens         int      `json:"tokens"`
+	Writes         int      `json:"writes,omitempty"`  // in which the tokens of a stream were sent
+	Pause          int64    `json:"pauseNs,omitempty"` // the longest between two of them
 	Preemptions    int      `json:"preemptions"`
 	Bytes          int64    `json:"bytes"`          // body received
 	BodySHA256     string   `json:"bodySha256"`     // of the body as received, hex

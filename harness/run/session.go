@@ -105,6 +105,15 @@ func New(o Options) (*Session, error) {
 	return s, nil
 }
 
+// Planned is the manifest of a run of o as far as it is known beforehand: scenarios, checks with their parameters, exclusions.
+func Planned(o Options) evidence.Manifest {
+	s := Session{opts: o}
+	for _, c := range o.Scenarios {
+		s.entries = append(s.entries, c.Entry())
+	}
+	return s.manifest()
+}
+
 // Requirements lists what the session judges, in catalogue order.
 func (s *Session) Requirements() []verdict.Requirement {
 	return Requirements(s.manifest(), s.opts.Rows)

@@ -44,6 +44,7 @@ const (
 	Holdback    Feature = "holdback"      // priority-holdback-policy
 	Eviction    Feature = "eviction"      // flowControl.enableEviction
 	Stages      Feature = "stages"        // prefill/decode saturation
+	LargeBodies Feature = "large-bodies"  // the environment can hold a gigabyte of request bodies
 	KubeAPI     Feature = "kube-api"      // pods, pools and objectives are taken from a Kubernetes API
 )
 

@@ -49,7 +49,7 @@ func Presets() []string {
 
 // Features are all that a router may declare.
 func Features() []Feature {
-	return []Feature{Hold, Restart, ScaleToZero, Objectives, Metrics, Subset, Holdback, Eviction, Stages, KubeAPI}
+	return []Feature{Hold, Restart, ScaleToZero, Objectives, Metrics, Subset, Holdback, Eviction, Stages, KubeAPI, LargeBodies}
 }
 
 // ReadDescriptor reads a preset by its name, or a file.

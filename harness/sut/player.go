@@ -190,7 +190,7 @@ func (p player) send(ctx context.Context, s Step, rec *evidence.Step) {
 		case OpPlug:
 			p.await(ctx, s.Limit, ArrivalLimit, rec, func() (bool, string) { return p.allArrived([]string{r.ID}) })
 		case OpQueue:
-			p.queued(ctx, r.ID, before, gauge, rec)
+			p.queued(ctx, r.ID, orDefault(s.Limit, GaugeLimit), before, gauge, rec)
 		}
 	}
 	if s.Op == OpQueue || s.Spacing > 0 {
@@ -200,8 +200,8 @@ func (p player) send(ctx context.Context, s Step, rec *evidence.Step) {
 
 // queued is the barrier behind a queued request: the router's gauge has grown by it. Without a gauge, or with one that does not
 // move, the request counts as queued if it is neither at a model server nor answered after GaugeLimit.
-func (p player) queued(ctx context.Context, id string, before int, gauge bool, rec *evidence.Step) {
-	p.st.Await(ctx, p.st.Now()+GaugeLimit, func() bool {
+func (p player) queued(ctx context.Context, id string, limit time.Duration, before int, gauge bool, rec *evidence.Step) {
+	p.st.Await(ctx, p.st.Now()+limit, func() bool {
 		if p.st.Ended(id) || p.arrived(id) {
 			return true
 		}
@@ -309,7 +309,8 @@ func (p player) probe(ctx context.Context, s Step, rec *evidence.Step) {
 	if !p.arrived(r.ID) && !p.st.Ended(r.ID) {
 		rec.Detail = "closed"
 		rec.End = int64(p.st.Now())
-		p.st.Cancel(r.ID)
+		// What opens the gate next must not find it still waiting.
+		p.cancel(ctx, []string{r.ID})
 	}
 	p.st.Await(ctx, p.st.Now()+orDefault(s.Limit, EndLimit), func() bool { return p.st.Ended(r.ID) })
 }

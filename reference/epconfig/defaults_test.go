@@ -78,7 +78,7 @@ func TestPolicies(t *testing.T) {
 		want               any
 	}{
 		{"FC-CFG-07: concurrency defaults", "", detector("{type: concurrency-detector}"), func(c Config) any { return c.Picker.Flow.Detector },
-			flowcontrol.DetectorConfig{Kind: flowcontrol.Concurrency, MaxConcurrency: 100, MaxTokens: 1e6, OutputRatio: 1.5, Filter: true, FilterFailOpen: true}},
+			flowcontrol.DetectorConfig{Kind: flowcontrol.Concurrency, MaxConcurrency: 100, MaxTokens: 1e6, OutputRatio: 1.5, ForeignLimit: 2 * time.Second, Filter: true, FilterFailOpen: true}},
 		{"FC-CFG-08: tokens in 0.9", Router09, detector("{type: concurrency-detector, parameters: {concurrencyMode: tokens, maxTokenConcurrency: 20k}}"),
 			func(c Config) any {
 				return []any{c.Picker.Flow.Detector.Mode, c.Picker.Flow.Detector.MaxTokens, c.Picker.Flow.Detector.EstimateOutput}
@@ -93,6 +93,12 @@ func TestPolicies(t *testing.T) {
 			}, []any{true, 2.0, int64(100)}},
 		{"the only producer needs no reference", "", detector("{type: concurrency-detector}, {name: p, type: inflight-load-producer, parameters: {addEstimatedOutputTokens: true}}"),
 			func(c Config) any { return c.Picker.Flow.Detector.EstimateOutput }, true},
+		{"replicas are told by default", "", detector("{type: concurrency-detector}, {name: p, type: inflight-load-producer, parameters: {syncCrossReplicaState: true}}"),
+			func(c Config) any { return []any{c.Picker.Flow.Detector.ForeignLimit, len(c.Warnings)} }, []any{2 * time.Second, 0}},
+		{"and are not where that is switched off", "", detector("{type: concurrency-detector}, {type: inflight-load-producer, parameters: {syncCrossReplicaState: false}}"),
+			func(c Config) any {
+				return []any{c.Picker.Flow.Detector.ForeignLimit, len(c.Warnings), strings.Contains(string(Effective(c)), "syncCrossReplicaState: false")}
+			}, []any{time.Duration(0), 0, true}},
 		{"soft-reflective", "", doc("{type: soft-reflective-ceiling-policy}", "usageLimitPolicyPluginRef: soft-reflective-ceiling-policy"),
 			func(c Config) any { return c.Picker.Flow.Ceiling }, flowcontrol.CeilingConfig{Kind: flowcontrol.SoftReflective}},
 		{"holdback by value", "", doc("{type: priority-holdback-policy, parameters: {minCeiling: 0.5, domain: value}}", "usageLimitPolicyPluginRef: priority-holdback-policy"),

@@ -178,6 +178,9 @@ func detectorText(d flowcontrol.DetectorConfig) map[string]any {
 	if d.Kind == flowcontrol.Concurrency {
 		m["type"], m["concurrencyMode"] = "concurrency-detector", modeNames[d.Mode]
 		m["maxConcurrency"], m["maxTokenConcurrency"] = d.MaxConcurrency, d.MaxTokens
+		if d.ForeignLimit == 0 {
+			m["syncCrossReplicaState"] = false
+		}
 		if d.Mode == flowcontrol.Requests {
 			return m
 		}

@@ -62,6 +62,9 @@ const (
 	bandIdle = 10 * time.Minute
 )
 
+// foreignLimit is the age from which what another replica has in flight no longer counts: ten of its heartbeats.
+const foreignLimit = 2 * time.Second
+
 // loader is one Load in progress.
 type loader struct {
 	reader

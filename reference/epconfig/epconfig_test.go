@@ -46,7 +46,7 @@ func TestConcurrencyFilterFailsOpenOnlyInTheNewestContract(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := flowcontrol.DetectorConfig{Kind: flowcontrol.Concurrency, MaxConcurrency: 4, MaxTokens: 1e6, OutputRatio: 1.5, Headroom: 0.25,
+		want := flowcontrol.DetectorConfig{Kind: flowcontrol.Concurrency, MaxConcurrency: 4, MaxTokens: 1e6, OutputRatio: 1.5, ForeignLimit: 2 * time.Second, Headroom: 0.25,
 			Filter: true, FilterFailOpen: name == Router202609}
 		if got := cfg.Picker.Flow.Detector; got != want {
 			t.Errorf("%s: %+v, want %+v", name, got, want)

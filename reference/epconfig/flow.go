@@ -228,7 +228,7 @@ func (l *loader) detector(root, flow object) {
 	f.Detector, l.producerRef = v.DetectorConfig, v.producer
 }
 
-// tokenAccounting gives the concurrency detector the estimates of the inflight-load-producer it counts with: the one it names, else
+// tokenAccounting gives the concurrency detector the estimates, and the word on other replicas, of the inflight-load-producer it counts with: the one it names, else
 // the one of the default name, else the only one. Without any the router makes one with default parameters.
 func (l *loader) tokenAccounting() {
 	d := &l.cfg.Picker.Flow.Detector
@@ -252,6 +252,9 @@ func (l *loader) tokenAccounting() {
 		l.fail(l.producerRef, "inFlightLoadProducerName: references undefined plugin '%s'", name)
 	}
 	d.EstimateOutput, d.OutputRatio, d.MaxEstimatedOutput = v.output, v.ratio, v.max
+	if v.sync {
+		d.ForeignLimit = foreignLimit
+	}
 }
 
 // onlyProducer is the name of the only declared inflight-load-producer, or the given one.

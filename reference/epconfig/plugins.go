@@ -28,6 +28,7 @@ type (
 		output bool
 		ratio  float64
 		max    int64 // 0: no limit
+		sync   bool  // replicas are told of
 	}
 	identity       struct{ headers []string }
 	endpointPicker struct{ max int }

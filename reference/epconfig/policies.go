@@ -77,7 +77,7 @@ func (l *loader) headroom(o object) float64 {
 }
 
 // defaultEstimate is an inflight-load-producer without parameters.
-func defaultEstimate() estimate { return estimate{ratio: 1.5} }
+func defaultEstimate() estimate { return estimate{ratio: 1.5, sync: true} }
 
 func (l *loader) loadProducer(n *yaml.Node, path string) estimate {
 	keys := []string{"syncCrossReplicaState", "prefixMatchInfoProducerName", "addEstimatedOutputTokens", "maxEstimatedOutputTokens"}
@@ -93,9 +93,7 @@ func (l *loader) loadProducer(n *yaml.Node, path string) estimate {
 	if e.max = o.quantity("maxEstimatedOutputTokens", 0); e.max < 0 {
 		l.fail(o.at("maxEstimatedOutputTokens"), "%s.maxEstimatedOutputTokens: must not be negative, got %d", path, e.max)
 	}
-	if o.boolean("syncCrossReplicaState", true); o.has("syncCrossReplicaState") {
-		l.warnAt(o.at("syncCrossReplicaState"), "%s.syncCrossReplicaState: has no effect in this build, replicas share no state", path)
-	}
+	e.sync = o.boolean("syncCrossReplicaState", e.sync)
 	if o.str("prefixMatchInfoProducerName", "") != "" {
 		l.warnAt(o.at("prefixMatchInfoProducerName"), "%s.prefixMatchInfoProducerName: has no effect in this build, every prompt token counts", path)
 	}

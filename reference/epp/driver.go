@@ -5,7 +5,8 @@
 //	files, watches ----SetEndpoints----/   (bounded)    |     \--> Metrics, OnDecision
 //	                                        timer at Deadline
 //
-// driver.go is that goroutine; metrics.go counts; files.go reads the endpoints and objectives; server.go puts listeners around it.
+// driver.go is that goroutine; metrics.go counts; files.go reads the endpoints and objectives; sync.go shares the load in flight with
+// other replicas; server.go puts listeners around it.
 package epp
 
 import (
@@ -52,6 +53,10 @@ type DriverConfig struct {
 	HasFlow func(priority int, fairnessID string) bool
 	// Refuse is needed to count refusals by status; nil: not counted.
 	Refuse func(wire.Outcome) wire.Refusal
+	// InFlight reads what is in flight at an endpoint, on the driver's goroutine, and OnLoad hears on it that this may have changed; it
+	// must not block. Both or neither.
+	InFlight func(picker.EndpointID) (requests int, tokens int64)
+	OnLoad   func()
 	// NeverEvicts says that the machine stops no request in flight, so that nobody has to watch for it.
 	NeverEvicts bool
 }
@@ -87,6 +92,7 @@ type Driver struct {
 	idleDone bool
 	swept    time.Duration
 	waits    []time.Duration
+	moved    bool // what is in flight may have changed
 }
 
 // event is one thing for the goroutine to do.
@@ -94,6 +100,7 @@ type event struct {
 	ev     picker.Event
 	ticket *ticket       // Arrive
 	ack    chan struct{} // closed when done, if not nil
+	look   func()        // in place of an event: reads the machine
 }
 
 // ticket is one waiting or running request.
@@ -314,6 +321,10 @@ func (d *Driver) publish() {
 		d.idleDone = true
 		close(d.idle)
 	}
+	if d.moved && d.cfg.OnLoad != nil {
+		d.cfg.OnLoad()
+	}
+	d.moved = false
 	if d.cfg.Metrics == nil {
 		return
 	}
@@ -333,9 +344,15 @@ func (d *Driver) publish() {
 }
 
 func (d *Driver) handle(e event) {
+	if e.look != nil {
+		e.look()
+		close(e.ack)
+		return
+	}
 	d.before(e)
 	start := d.cfg.Clock.Now()
 	d.outs = d.machine.Step(start, e.ev, d.outs[:0])
+	d.moved = d.moved || len(d.outs) > 0 || e.ev.Kind == picker.Finish || e.ev.Kind == picker.FirstChunk
 	if m := d.cfg.Metrics; m != nil {
 		took := d.cfg.Clock.Now() - start
 		m.CycleTook(took)

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/wire"
 	"github.com/llm-weir/weir/reference/epconfig"
 	"github.com/llm-weir/weir/reference/extproc"
+	"github.com/llm-weir/weir/reference/loadsync"
 	"github.com/llm-weir/weir/reference/picker"
 	"github.com/llm-weir/weir/reference/scheduling"
 )
@@ -28,6 +30,8 @@ type Wiring struct {
 	// Confirmations and HasFlow are described at DriverConfig.
 	Confirmations func(dst []time.Duration) []time.Duration
 	HasFlow       func(priority int, fairnessID string) bool
+	// InFlight reads what the machine has in flight at an endpoint, on the goroutine that owns it; nil: other replicas are not told.
+	InFlight func(picker.EndpointID) (requests int, tokens int64)
 }
 
 // DefaultWiring is the reference as it is meant to be. sessionHeaders are those of epconfig.Config, none without agent-identity.
@@ -50,6 +54,9 @@ func DefaultWiring(m picker.Machine, c epconfig.Contract, sessionHeaders ...stri
 			buf, s = p.Evictions(buf[:0])
 			return buf, s
 		}
+	}
+	if p, ok := m.(*picker.Picker); ok {
+		w.InFlight = func(id picker.EndpointID) (int, int64) { return p.InFlight(id), p.InFlightTokens(id) }
 	}
 	if p, ok := m.(interface {
 		Confirmations(dst []time.Duration) []time.Duration
@@ -117,10 +124,16 @@ type Options struct {
 	HeaderLimit    int           // bytes of a request's headers; 0: extproc.DefaultHeaderLimit
 	MaxStreams     uint32        // concurrent streams of one connection; 0: 65536
 
+	// SyncRedis is the address of the Redis-compatible server through which replicas of one PoolName tell each other what they have in
+	// flight; "": they do not. The document's syncCrossReplicaState has the last word.
+	SyncRedis string
+
 	Readiness  Readiness   // zero: ready as soon as it listens
 	Clock      clock.Clock // nil: the machine's
 	OnDecision func(Decision)
 	Logger     *slog.Logger // nil: slog.Default
+
+	redis *redis.Options // of SyncRedis
 }
 
 func (o *Options) fill() error {
@@ -133,6 +146,12 @@ func (o *Options) fill() error {
 	}
 	if o.MaxRecvBytes < 0 || o.MaxSendBytes < 0 {
 		errs = append(errs, fmt.Errorf("--grpc-max-recv-msg-size, --grpc-max-send-msg-size: must not be negative, got %d, %d", o.MaxRecvBytes, o.MaxSendBytes))
+	}
+	if o.SyncRedis != "" {
+		var err error
+		if o.redis, err = loadsync.Parse(o.SyncRedis); err != nil {
+			errs = append(errs, fmt.Errorf("--sync-redis: %w", err))
+		}
 	}
 	if o.Clock == nil {
 		o.Clock = clock.NewReal()

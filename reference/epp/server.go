@@ -18,6 +18,7 @@ import (
 
 	"github.com/llm-weir/weir/harness/wire"
 	"github.com/llm-weir/weir/reference/extproc"
+	"github.com/llm-weir/weir/reference/loadsync"
 	"github.com/llm-weir/weir/reference/picker"
 	"github.com/llm-weir/weir/reference/scrape"
 )
@@ -34,8 +35,10 @@ type Server struct {
 	cert      *certificate // nil: plaintext
 	rewriter  *extproc.Rewriter
 	http      *http.Server
-	listeners [3]net.Listener // ext_proc, health, metrics
-	endpoints sync.Mutex      // held over a change of the pool, so that driver and scraper agree
+	listeners [3]net.Listener  // ext_proc, health, metrics
+	sync      *loadsync.Syncer // nil: other replicas are not told
+	moved     chan struct{}    // what is in flight may have changed
+	endpoints sync.Mutex       // held over a change of the pool, so that driver and scraper agree
 
 	cancel context.CancelFunc
 	tasks  sync.WaitGroup
@@ -47,7 +50,7 @@ func Serve(o Options) (*Server, error) {
 	if err := o.fill(); err != nil {
 		return nil, err
 	}
-	s := &Server{metrics: NewMetrics(o.PoolName, o.Config), health: &healthServer{ready: o.Readiness}}
+	s := &Server{metrics: NewMetrics(o.PoolName, o.Config), health: &healthServer{ready: o.Readiness}, moved: make(chan struct{}, 1)}
 	var err error
 	if s.rewriter, err = extproc.NewRewriter(o.Rewrites, o.RewriteSeed); err != nil {
 		return nil, err
@@ -63,7 +66,7 @@ func Serve(o Options) (*Server, error) {
 	}
 	s.driver = NewDriver(o.Wiring.Machine, DriverConfig{
 		Clock: o.Clock, Metrics: s.metrics, OnDecision: o.OnDecision, Evictions: o.Wiring.Evictions, Refuse: o.Wiring.Refuse,
-		Confirmations: o.Wiring.Confirmations, HasFlow: o.Wiring.HasFlow, NeverEvicts: neverEvicts(o.Wiring.Machine),
+		Confirmations: o.Wiring.Confirmations, HasFlow: o.Wiring.HasFlow, NeverEvicts: neverEvicts(o.Wiring.Machine), InFlight: o.Wiring.InFlight, OnLoad: s.notify,
 	})
 	if o.ScrapeInterval > 0 {
 		s.scraper = scrape.New(scrape.Config{Interval: o.ScrapeInterval, Timeout: o.ScrapeTimeout, Clock: o.Clock, Logger: o.Logger,
@@ -79,6 +82,7 @@ func Serve(o Options) (*Server, error) {
 		s.Close()
 		return nil, err
 	}
+	s.synchronize(o)
 	s.start(ctx, o, files)
 	return s, nil
 }
@@ -311,6 +315,9 @@ func (s *Server) Close() error {
 				s.extproc.Wait()
 			}
 		}()
+		if s.sync != nil {
+			_ = s.sync.Close() // what it cannot take back grows old
+		}
 		s.driver.Close()
 		<-stopped
 		s.closeListeners()

@@ -95,7 +95,10 @@ type DetectorConfig struct {
 	QueueDepth         int           // waiting threshold (Utilization)
 	KVUtil             float64       // KV-cache threshold in (0,1] (Utilization)
 	Staleness          time.Duration // age from which a sample counts as saturated (Utilization)
-	Headroom           float64       // raises the per-endpoint filter boundary, never the pool's denominator (FC-HEAD)
+	// ForeignLimit is the age from which what another replica reported is forgotten (Concurrency); 0: reports are ignored. A short limit
+	// forgets replicas that are only slow, a long one keeps the capacity of those that have died.
+	ForeignLimit time.Duration
+	Headroom     float64 // raises the per-endpoint filter boundary, never the pool's denominator (FC-HEAD)
 	// Filter makes the detector a scheduling filter as well (FC-HEAD-09).
 	Filter bool
 	// FilterFailOpen returns the original candidates if the filter excludes all (FC-HEAD-08); otherwise the request is dropped.
@@ -202,6 +205,7 @@ func (d DetectorConfig) check(check checker) {
 	default:
 		check(false, "unknown detector %d", d.Kind)
 	}
+	check(d.ForeignLimit >= 0, "detector: ForeignLimit must not be negative, got %v", d.ForeignLimit)
 	check(natural(d.Headroom), "detector: Headroom must be finite and non-negative, got %v", d.Headroom)
 }
 

@@ -88,6 +88,7 @@ func (c *Controller) Advance(now time.Duration, out []Out) []Out {
 		}
 		out = c.end(now, e, c.expired(), out)
 	}
+	c.pool.forget(now)
 	c.evictor.giveUp(now)
 	if at, ok := c.nextCollection(); ok && at <= now {
 		c.collect(now)
@@ -245,6 +246,9 @@ func (c *Controller) RemoveEndpoint(now time.Duration, id EndpointID) {
 // Sample takes a metrics sample of an endpoint.
 func (c *Controller) Sample(now time.Duration, id EndpointID, l Load) { c.pool.sample(now, id, l) }
 
+// Report takes what another replica of the picker has in flight.
+func (c *Controller) Report(now time.Duration, r *Report) { c.pool.report(now, r) }
+
 // Shutdown evicts everything queued, in order of arrival, and refuses whatever arrives from then on; work in flight goes on
 // (FC-SHUT-01, FC-SHUT-03).
 func (c *Controller) Shutdown(now time.Duration, out []Out) []Out {
@@ -261,7 +265,8 @@ func (c *Controller) Shutdown(now time.Duration, out []Out) []Out {
 }
 
 // Deadline is the next instant at which something happens without an event: a wait or an eviction runs out, a sample on which
-// queued work depends turns stale, work is held back by an alternating ceiling only, idle state is due for collection.
+// queued work depends turns stale, work is held back by an alternating ceiling only, a report of another replica is forgotten, idle state
+// is due for collection.
 func (c *Controller) Deadline(now time.Duration) (at time.Duration, ok bool) {
 	sooner := func(t time.Duration, due bool) {
 		if due && (!ok || t < at) {
@@ -276,6 +281,7 @@ func (c *Controller) Deadline(now time.Duration) (at time.Duration, ok bool) {
 		sooner(c.alternation.again, c.alternation.held)
 	}
 	sooner(c.evictor.next(now, c.requests > 0))
+	sooner(c.pool.nextForgotten())
 	sooner(c.nextCollection())
 	return at, ok
 }

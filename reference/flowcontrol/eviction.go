@@ -193,8 +193,8 @@ func (c *Controller) reclaim(now time.Duration, gated int, saturation float64, o
 	if b == nil || b.paid >= b.requests {
 		return out
 	}
-	// Each request in flight is taken to cause an equal part of the saturation. At the ceiling exactly, one victim is enough.
-	credit := saturation / float64(c.inFlight)
+	// Each request in flight, whoever dispatched it, is taken to cause an equal part of the saturation. At the ceiling exactly, one victim is enough.
+	credit := saturation / float64(c.inFlight+c.pool.foreign.requests)
 	net := saturation - b.ceiling - v.pending()
 	n := 1
 	if net > credit {

@@ -57,9 +57,13 @@ type Member struct {
 	scraped  bool // ever; Load.At is then that of the last good sample, also while Sampled is false
 	inFlight int
 	tokens   int64
-	unseen   list // entries dispatched to run here since the last sample began, oldest first
-	filling  list // entries whose prompts were sent here since then, to decode elsewhere
-	extra    int  // the number of both
+	// foreign and foreignTokens are what other replicas have in flight here.
+	foreign       int
+	foreignTokens int64
+
+	unseen  list // entries dispatched to run here since the last sample began, oldest first
+	filling list // entries whose prompts were sent here since then, to decode elsewhere
+	extra   int  // the number of both
 }
 
 // InFlight is the number of requests dispatched to the endpoint whose streams have not ended.
@@ -77,8 +81,9 @@ type Pool struct {
 	table   []*Member // by ID; keeps endpoints that left, since their requests may still run
 	members []*Member // present ones by ascending ID
 	count   [roles]int
-	flight  [roles]int // in flight on present members
+	flight  [roles]int // in flight on present members, by all replicas
 	tokens  [roles]int64
+	foreign foreign
 
 	gate  reading // last evaluation for the gate
 	valid bool    // gate is up to date
@@ -96,7 +101,7 @@ func newPool(det DetectorConfig, stages bool) Pool {
 // Members are the endpoints in the pool by ascending ID. The slice belongs to the pool.
 func (p *Pool) Members() []*Member { return p.members }
 
-// Member is what is known of an endpoint, also of one that has left the pool; nil if it was never in it.
+// Member is what is known of an endpoint, also of one that has left the pool; nil if nothing was ever heard of it.
 func (p *Pool) Member(id EndpointID) *Member {
 	if id < 0 || int(id) >= len(p.table) {
 		return nil
@@ -109,14 +114,7 @@ func (p *Pool) set(ep Endpoint) (added bool) {
 	if ep.ID < 0 || ep.Role >= roles {
 		return false
 	}
-	for len(p.table) <= int(ep.ID) {
-		p.table = append(p.table, nil)
-	}
-	m := p.table[ep.ID]
-	if m == nil {
-		m = &Member{}
-		p.table[ep.ID] = m
-	}
+	m := p.slot(ep.ID)
 	p.tally(m, -1)
 	added = !m.present
 	if added {
@@ -126,6 +124,17 @@ func (p *Pool) set(ep Endpoint) (added bool) {
 	m.Endpoint, m.present = ep, true
 	p.tally(m, +1)
 	return added
+}
+
+// slot is the member of that ID, made if nothing was heard of it yet.
+func (p *Pool) slot(id EndpointID) *Member {
+	for len(p.table) <= int(id) {
+		p.table = append(p.table, nil)
+	}
+	if p.table[id] == nil {
+		p.table[id] = &Member{}
+	}
+	return p.table[id]
 }
 
 // remove takes an endpoint out of the pool; whether it was in it.
@@ -148,8 +157,8 @@ func (p *Pool) tally(m *Member, n int) {
 	p.valid = false
 	if m.present {
 		p.count[m.Role] += n
-		p.flight[m.Role] += n * m.inFlight
-		p.tokens[m.Role] += int64(n) * m.tokens
+		p.flight[m.Role] += n * m.requests()
+		p.tokens[m.Role] += int64(n) * m.work()
 	}
 }
 

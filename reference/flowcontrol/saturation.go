@@ -59,6 +59,8 @@ func (s share) mean() float64 {
 //	             hybrid    mean over endpoints of the larger of both ratios              (FC-SAT-16)
 //	utilization  mean over endpoints of max(waiting/threshold, KV/threshold)             (FC-SAT-04); not clamped, stale counts 1.0
 //
+// What other replicas reported is in flight like the picker's own (FC-MULTI-03).
+//
 // With stages, prefill and decode endpoints are measured apart, endpoints of both roles count in both, and the higher stage governs
 // (FC-PD-01, FC-PD-04, FC-PD-05). If no stage has an endpoint the whole pool is measured.
 func (p *Pool) measure(now time.Duration, projected bool) (r reading) {
@@ -78,7 +80,7 @@ func (p *Pool) measure(now time.Duration, projected bool) (r reading) {
 		}
 	case p.det.Mode == Hybrid:
 		for _, m := range p.members {
-			v := max(float64(m.inFlight)/float64(p.det.MaxConcurrency), float64(m.tokens)/float64(p.det.MaxTokens))
+			v := max(float64(m.requests())/float64(p.det.MaxConcurrency), float64(m.work())/float64(p.det.MaxTokens))
 			l.add(m.Role, share{v, 1, 1})
 		}
 	default:

@@ -32,6 +32,7 @@ const (
 	RemoveEndpoint                  // an endpoint left (Event.Endpoint.ID)
 	Sample                          // a metrics sample of an endpoint (Event.Endpoint.ID, Event.Load)
 	SetPriorities                   // the priorities of all accepted objectives (Event.Priorities); bands are provisioned for them
+	Foreign                         // another replica said what it has in flight (Event.Report)
 	Shutdown                        // no request is taken any more, the queued ones are evicted
 )
 
@@ -44,6 +45,7 @@ type Event struct {
 	Load       Load
 	Priorities []int
 	Usage      Usage // Finish
+	Report     Report
 }
 
 // The vocabulary of flow control, which is that of the whole picker.
@@ -54,6 +56,8 @@ type (
 	Role          = flowcontrol.Role
 	Endpoint      = flowcontrol.Endpoint
 	Load          = flowcontrol.Load
+	Report        = flowcontrol.Report
+	ForeignLoad   = flowcontrol.ForeignLoad
 	OutKind       = flowcontrol.OutKind
 	Out           = flowcontrol.Out
 	Pressure      = flowcontrol.Pressure

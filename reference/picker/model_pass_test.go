@@ -26,11 +26,13 @@ func (m *model) saturation(projected bool, in ...Role) (s float64, n, known int)
 			continue
 		}
 		n++
-		running += m.on(e)
-		tokens += m.tokensOn(e)
+		requests, work := m.elsewhere(e)
+		requests, work = requests+m.on(e), work+m.tokensOn(e)
+		running += requests
+		tokens += work
 		if d.Kind == flowcontrol.Concurrency {
 			known++
-			hybrid += math.Max(float64(m.on(e))/float64(d.MaxConcurrency), float64(m.tokensOn(e))/float64(d.MaxTokens))
+			hybrid += math.Max(float64(requests)/float64(d.MaxConcurrency), float64(work)/float64(d.MaxTokens))
 			continue
 		}
 		if !m.fresh(e) {
@@ -291,8 +293,9 @@ func (m *model) choose(r *modelRequest, es []*modelEndpoint, n int) (picked []*m
 		kept := slices.DeleteFunc(slices.Clone(es), func(e *modelEndpoint) bool {
 			h := 1 + d.Headroom
 			if d.Kind == flowcontrol.Concurrency {
-				return d.Mode != flowcontrol.Tokens && m.on(e) >= int(float64(d.MaxConcurrency)*h) ||
-					d.Mode != flowcontrol.Requests && m.tokensOn(e) >= int64(float64(d.MaxTokens)*h)
+				requests, work := m.elsewhere(e)
+				return d.Mode != flowcontrol.Tokens && requests+m.on(e) >= int(float64(d.MaxConcurrency)*h) ||
+					d.Mode != flowcontrol.Requests && work+m.tokensOn(e) >= int64(float64(d.MaxTokens)*h)
 			}
 			return !m.fresh(e) || e.load.Waiting >= float64(d.QueueDepth)*h || e.load.KV >= d.KVUtil*h
 		})
@@ -429,7 +432,7 @@ func (m *model) reclaim(gated int, s float64, out []Out) []Out {
 		if c <= 0 || s < c || waiting == 0 {
 			continue
 		}
-		credit := s / float64(len(m.where(func(r *modelRequest) bool { return r.ep != nil })))
+		credit := s / float64(len(m.where(func(r *modelRequest) bool { return r.ep != nil }))+m.abroad())
 		if b.paid >= waiting {
 			return out
 		}

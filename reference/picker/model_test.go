@@ -37,6 +37,7 @@ type model struct {
 	again     time.Duration
 	served    []modelService
 	prompts   map[EndpointID][]uint64 // newest first
+	reports   []Report                // of other replicas, all that ever came and were no late news
 }
 
 // modelService is what one request has consumed.
@@ -292,6 +293,8 @@ func (m *model) apply(ev Event, out []Out) []Out {
 		if e := m.endpoint(ev.Endpoint.ID); e != nil && ev.Load.OK && (!e.scraped || ev.Load.At >= e.load.At) {
 			e.load, e.sampled, e.scraped = ev.Load, true, true
 		}
+	case Foreign:
+		m.report(ev.Report)
 	case SetPriorities:
 		m.setPriorities(ev.Priorities)
 	case Shutdown:
@@ -464,6 +467,11 @@ func (m *model) Deadline() (at time.Duration, ok bool) {
 	for _, e := range m.eps {
 		if m.fresh(e) && len(queued) > 0 && m.cfg.Flow.Detector.Kind == flowcontrol.Utilization {
 			sooner(e.load.At+m.cfg.Flow.Detector.Staleness+1, true)
+		}
+	}
+	for _, r := range m.reports {
+		if m.counts(r) {
+			sooner(r.At+m.cfg.Flow.Detector.ForeignLimit+1, true)
 		}
 	}
 	sooner(m.again, m.held && len(queued) > 0)

@@ -60,6 +60,8 @@ func (p *Picker) Step(now time.Duration, ev Event, out []Out) []Out {
 		p.sched.Forget(ev.Endpoint.ID)
 	case Sample:
 		p.flow.Sample(now, ev.Endpoint.ID, ev.Load)
+	case Foreign:
+		p.flow.Report(now, &ev.Report)
 	case SetPriorities:
 		p.flow.SetPriorities(now, ev.Priorities)
 	case Shutdown:

@@ -140,6 +140,7 @@ func (s *script) config(d *datadriven.TestData) string {
 			Kind: flowcontrol.Concurrency, MaxConcurrency: s.num(a, "limit", 1), Headroom: s.float(a, "headroom", 0),
 			Filter: !s.has(a, "no-filter"), FilterFailOpen: s.has(a, "fail-open"), MaxTokens: int64(s.num(a, "token-limit", 0)),
 			Mode:           map[string]flowcontrol.ConcurrencyMode{"tokens": flowcontrol.Tokens, "hybrid": flowcontrol.Hybrid}[a["mode"]],
+			ForeignLimit:   s.dur(a, "foreign-limit"),
 			EstimateOutput: s.has(a, "estimate"), OutputRatio: s.float(a, "estimate", 0), MaxEstimatedOutput: int64(s.num(a, "max-estimate", 0)),
 		},
 		ProgramAware: flowcontrol.ProgramAwareConfig{
@@ -284,6 +285,8 @@ func (s *script) event(verb string, w []string) {
 			ps = append(ps, p)
 		}
 		s.step(Event{Kind: SetPriorities, Priorities: ps})
+	case "report": // REPLICA [age=D] [ENDPOINT=REQUESTS[/TOKENS]]...
+		s.report(w)
 	case "shutdown":
 		s.step(Event{Kind: Shutdown})
 	case "tick":
@@ -310,6 +313,29 @@ func (s *script) event(verb string, w []string) {
 	default:
 		s.t.Fatalf("unknown event %q", verb)
 	}
+}
+
+func (s *script) report(w []string) {
+	replica, err := strconv.Atoi(w[0])
+	if err != nil {
+		s.t.Fatalf("replica %q", w[0])
+	}
+	r := Report{Replica: replica, At: s.now}
+	for _, load := range w[1:] {
+		k, v, _ := strings.Cut(load, "=")
+		if k == "age" {
+			r.At -= s.dur(args{k: v}, k)
+			continue
+		}
+		l := ForeignLoad{Endpoint: EndpointID(s.ids(k)[0])}
+		requests, tokens, _ := strings.Cut(v, "/")
+		l.Requests = s.num(args{"": requests}, "", 0)
+		if tokens != "" {
+			l.Tokens = int64(s.num(args{"": tokens}, "", 0))
+		}
+		r.Loads = append(r.Loads, l)
+	}
+	s.step(Event{Kind: Foreign, Report: r})
 }
 
 func (s *script) endpoint(verb string, w []string) {

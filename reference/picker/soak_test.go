@@ -108,7 +108,7 @@ func (s *soak) step(ev Event) {
 	s.l.after(ev)
 	// A check looks at everything that runs. Where a backlog of 100,000 was let go at once, not every event can afford that.
 	if n := len(s.l.running) / 64; n == 0 || s.events%n == 0 {
-		s.l.check(s.t, s.cfg, s.p, ev)
+		s.l.check(s.t, s.cfg, s.p, timed{s.now, ev})
 	}
 	s.deepest = max(s.deepest, s.p.QueueLen())
 }

@@ -75,6 +75,7 @@ func drawConfig(t *rapid.T) Config {
 			QueueDepth: 1 + small("depth", 4), KVUtil: 0.8, Staleness: 50 * time.Millisecond,
 			Headroom: []float64{0, 0.25}[small("headroom", 1)], Filter: yes("filter"), FilterFailOpen: yes("fail open"),
 			Mode: flowcontrol.ConcurrencyMode(small("mode", 2)), MaxTokens: []int64{10, 35}[small("token limit", 1)],
+			ForeignLimit:   dur("foreign limit", 0, 40*time.Millisecond, 5*time.Second),
 			EstimateOutput: yes("estimate"), OutputRatio: 1.5, MaxEstimatedOutput: []int64{0, 8}[small("estimate limit", 1)],
 		},
 		ProgramAware: flowcontrol.ProgramAwareConfig{
@@ -128,7 +129,7 @@ func drawEvent(t *rapid.T, now time.Duration, arrived *uint64) Event {
 	pick := func(name string, n int) int { return uniform(t, name, n) }
 	ep := Endpoint{ID: EndpointID(pick("endpoint", 3))}
 	ep.Address = fmt.Sprint("127.0.0.1:", 8000+ep.ID)
-	switch k := pick("event", 20); {
+	switch k := pick("event", 22); {
 	case k < 8:
 		id := *arrived
 		if pick("again", 10) > 0 {
@@ -175,6 +176,13 @@ func drawEvent(t *rapid.T, now time.Duration, arrived *uint64) Event {
 	case k < 18:
 		ep.Role, ep.Labels = Role(pick("role", 4)), []string{"", "zone=a", "gpu=x,zone=b", "gpu=x,zone=c"}[pick("labels", 4)]
 		return Event{Kind: SetEndpoint, Endpoint: ep}
+	case k >= 20:
+		r := Report{Replica: pick("replica", 3), At: now - time.Duration(pick("report age", 45)-2)*time.Millisecond}
+		for range pick("foreign loads", 4) {
+			r.Loads = append(r.Loads, ForeignLoad{Endpoint: EndpointID(pick("foreign endpoint", 4)),
+				Requests: pick("foreign requests", 3), Tokens: int64(pick("foreign tokens", 12))})
+		}
+		return Event{Kind: Foreign, Report: r}
 	case k < 19 && pick("remove", 3) == 0:
 		return Event{Kind: RemoveEndpoint, Endpoint: ep}
 	case pick("shutdown", 150) == 0:
@@ -291,11 +299,12 @@ type ledger struct {
 	ended    map[uint64]bool // had a terminal decision
 	evicted  map[uint64]bool
 	pool     map[EndpointID]bool
+	foreign  map[int]Report // of each replica the last one
 }
 
 func newLedger() ledger {
 	return ledger{filling: map[uint64]EndpointID{}, priority: map[uint64]int{}, running: map[uint64]EndpointID{}, ended: map[uint64]bool{},
-		evicted: map[uint64]bool{}, pool: map[EndpointID]bool{}}
+		evicted: map[uint64]bool{}, pool: map[EndpointID]bool{}, foreign: map[int]Report{}}
 }
 
 // TestInvariants: exactly one terminal decision per request, nothing lost, counts exact, no overshoot, strict priority and work
@@ -312,11 +321,14 @@ func TestInvariants(t *testing.T) {
 			}
 			seen[x.ev.ID] = seen[x.ev.ID] || x.ev.Kind == Arrive
 			l.before(x.ev)
+			if x.ev.Kind == Foreign {
+				l.reported(x.at, x.ev.Report)
+			}
 			for _, o := range p.Step(x.at, x.ev, nil) {
 				l.decided(t, cfg, x.ev, o)
 			}
 			l.after(x.ev)
-			l.check(t, cfg, p, x.ev)
+			l.check(t, cfg, p, x)
 		}
 	})
 }
@@ -374,7 +386,28 @@ func (l *ledger) after(ev Event) {
 	}
 }
 
-func (l *ledger) check(t fataler, cfg Config, p *Picker, ev Event) {
+// reported keeps the latest report of a replica.
+func (l *ledger) reported(now time.Duration, r Report) {
+	r.At = min(r.At, now)
+	if old, known := l.foreign[r.Replica]; !known || old.At <= r.At {
+		l.foreign[r.Replica] = r
+	}
+}
+
+// elsewhere is what the other replicas have in flight in the pool, by reports that are young enough.
+func (l *ledger) elsewhere(now, limit time.Duration) (n int) {
+	for _, r := range l.foreign {
+		for _, load := range r.Loads {
+			if now-r.At <= limit && limit > 0 && l.pool[load.Endpoint] {
+				n += load.Requests
+			}
+		}
+	}
+	return n
+}
+
+func (l *ledger) check(t fataler, cfg Config, p *Picker, x timed) {
+	ev := x.ev
 	if p.QueueLen() != len(l.priority) {
 		t.Fatalf("%+v: %d queued, want %d", ev, p.QueueLen(), len(l.priority))
 	}
@@ -404,6 +437,7 @@ func (l *ledger) check(t fataler, cfg Config, p *Picker, ev Event) {
 		return
 	}
 	limit := c.Threshold * float64(len(l.pool)*d.MaxConcurrency)
+	inPool += l.elsewhere(x.at, d.ForeignLimit)
 	if len(l.priority) > 0 && len(l.pool) > 0 && float64(inPool) < limit {
 		t.Fatalf("%+v: %d wait although %d of %v are in flight", ev, len(l.priority), inPool, limit)
 	}

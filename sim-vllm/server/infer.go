@@ -194,8 +194,17 @@ func (s *Server) serveEngine(w http.ResponseWriter, r *http.Request, q request, 
 	out := s.newResponder(w, r, q)
 	total, _ := q.tokens()
 	t := s.submit(timeline{arrival: c.arrival, prompt: q.prompt, maxTokens: q.maxTokens}, q.output)
-	sent := 0
+	sent, writes := 0, 0
+	var last, pause time.Duration
+	wrote := func() {
+		now := s.clk.Now()
+		if writes++; writes > 1 {
+			pause = max(pause, now-last)
+		}
+		last = now
+	}
 	complete := func(rec *evidence.Backend) {
+		rec.Writes, rec.Pause = writes, int64(pause)
 		rec.Tokens, rec.Preemptions = int(t.produced.Load()), int(t.preemptions.Load())
 		if rec.Tokens > 0 {
 			rec.FirstToken = t.firstNs.Load()
@@ -224,6 +233,9 @@ func (s *Server) serveEngine(w http.ResponseWriter, r *http.Request, q request, 
 			errorFor(http.StatusInternalServerError, "the engine refused the request").write(w)
 			return
 		case ending != pending:
+			if q.stream {
+				wrote() // the rest goes out with the end
+			}
 			s.finish(out, r, c, sent, produced, ending, complete)
 			return
 		case q.stream && min(produced, total-1) > sent:
@@ -232,6 +244,7 @@ func (s *Server) serveEngine(w http.ResponseWriter, r *http.Request, q request, 
 			if sent == 0 {
 				s.note(c, complete)
 			}
+			wrote()
 			out.tokens(sent, produced)
 			if out.flush() != nil {
 				abort()

@@ -153,6 +153,36 @@ var evictionScenarios = []scenario.Scenario{
 			b.FullCapacity()
 		},
 	},
+	{
+		Name: "evi-no-retry", Title: "The router does not retry what it evicted", Needs: evicting,
+		Write: func(b *scenario.Builder) {
+			evictionPool(b, 2, true)
+			batch := b.PlugN(2, scenario.At(-10))
+			demand := displace(b, "hi", 100)
+			b.Drain()
+			b.Quiet("calm", 5*time.Second)
+			evictedBy(b, "FC-EVI-12", demand, 1, checks.Spec{IDs: batch})
+			b.Check("FC-EVI-12", "once", checks.Spec{IDs: batch[1:], Mark: "calm", Count: 2, Min: 4 * time.Second})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "evi-retry", Title: "A retry of the client's is a request like any other", Needs: evicting,
+		Write: func(b *scenario.Builder) {
+			evictionPool(b, 1, true)
+			same := scenario.Header(wire.HeaderRequestID, "the-victim")
+			victim := b.PlugN(1, scenario.At(-10), scenario.Tenant("task"), same)
+			demand := displace(b, "hi", 100)
+			w := b.Queue(b.Req("other1", scenario.At(-10), scenario.Tenant("task")), b.Req("again1", scenario.At(-10), scenario.Tenant("task"), same))
+			b.Complete()
+			b.Steps(2)
+			b.Drain()
+			evictedBy(b, "FC-EVI-13", demand, 1, checks.Spec{IDs: victim})
+			b.Order("FC-EVI-13", scenario.One(w...)...)
+			b.Completed("FC-EVI-13", w...)
+			b.FullCapacity()
+		},
+	},
 	noEviction("evi-not-at-zero", "FC-EVI-02", "Work at priority 0 is never stopped", evicting, true, 0),
 	noEviction("evi-off", "FC-EVI-04", "Without the setting nothing is stopped", banded, false, -10),
 }

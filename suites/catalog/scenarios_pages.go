@@ -29,7 +29,7 @@ var pageScenarios = []scenario.Scenario{
 			var waiting []string
 			for i := range 3 {
 				reqs := run(b, string(rune('p'+i)), 10)
-				b.Step(sut.Step{Op: sut.OpSend, Mark: "sent", Requests: reqs, Spacing: 10 * time.Millisecond})
+				b.Step(sut.Step{Op: sut.OpQueue, Mark: "sent", Requests: reqs, Spacing: 10 * time.Millisecond})
 				waiting = append(waiting, ids(reqs)...)
 				mark := fmt.Sprintf("backlog-%d", len(waiting))
 				b.Quiet("settled", 300*time.Millisecond)
@@ -142,12 +142,37 @@ var pageScenarios = []scenario.Scenario{
 			b.Plug()
 			const bodies, size = 25, 4 << 20
 			reqs := run(b, "a", bodies, scenario.Size(size))
-			b.Step(sut.Step{Op: sut.OpSend, Mark: "filled", Requests: reqs, Spacing: 20 * time.Millisecond})
-			b.Quiet("settled", 2*time.Second)
+			b.Step(sut.Step{Op: sut.OpQueue, Mark: "filled", Requests: reqs, Spacing: 10 * time.Millisecond, Limit: 5 * time.Second})
 			b.Do(sut.OpSample, "page")
 			b.Check("FC-CAP-06", "series", checks.Spec{Mark: "page", Waiting: ids(reqs), Names: []string{b.Profile.Metrics.BandBytes}, Margin: 1e-6,
 				Series: []checks.Series{{Labels: map[string]string{"priority": "0"}, Value: bodies * size / 1e9}}})
 			b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: ids(reqs)})
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "cap-default-bytes-filled", Title: "The default byte limit of a band, filled", Needs: []sut.Feature{sut.Hold, sut.LargeBodies}, Alone: true, Slow: true,
+		Write: func(b *scenario.Builder) {
+			if b.Profile.Metrics.BandBytes != "" {
+				return // the gauge says the same without a gigabyte
+			}
+			b.Cap(1, 1)
+			b.Plug()
+			const size = 60_000_000
+			fit := 16 // of 1 000 000 000
+			if b.Profile.Name == "rhoai-3.4" {
+				fit = 17 // of 1 073 741 824
+			}
+			reqs := run(b, "a", fit, scenario.Size(size))
+			b.Step(sut.Step{Op: sut.OpQueue, Mark: "filled", Requests: reqs, Spacing: 10 * time.Millisecond, Limit: 10 * time.Second})
+			over := b.Send("over", b.Req("over1", scenario.Size(size)))
+			b.Endings("over-ended", over...)
+			b.Quiet("full", 100*time.Millisecond)
+			a := b.Profile.Refusals.Capacity
+			b.Check("FC-CAP-06", "waiting", checks.Spec{IDs: ids(reqs), Mark: "full", Count: 1})
+			b.Check("FC-CAP-06", "refused", checks.Spec{IDs: over, Waiting: ids(reqs), Count: 1, Status: a.Status, Reason: a.Reason, Engaged: []string{"filled"}})
+			b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: ids(reqs)})
+			b.Endings("gone", ids(reqs)...)
 			b.FullCapacity()
 		},
 	},

@@ -61,7 +61,7 @@ func (s *System) Describe() sut.Implementation {
 	if s.opts.Command != nil {
 		return s.opts.Implementation
 	}
-	features := env.Features(s.opts.Contract)
+	features := append(env.Features(s.opts.Contract), string(sut.LargeBodies))
 	if len(s.opts.PickerCommand) > 0 {
 		features = append(features, string(sut.KubeAPI))
 	}

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sort"
 	"strconv"
+	"time"
 
 	"github.com/llm-weir/weir/harness/env"
 	"github.com/llm-weir/weir/harness/evidence"
@@ -46,6 +47,7 @@ type visit struct {
 	id     uint64 // in the engine
 	sent   int    // tokens
 	status int    // of its own error answer
+	wrote  time.Duration
 }
 
 func newServer(st *stage, i int, spec sut.Endpoint, cfg sut.Configuration) (*server, error) {
@@ -203,6 +205,12 @@ func (v *visit) produce(n int) {
 	fresh := n - v.sent
 	v.sent = n
 	v.rec.Tokens = n
+	if v.call.client.req.Stream {
+		if v.rec.Writes++; v.rec.Writes > 1 {
+			v.rec.Pause = max(v.rec.Pause, int64(st.now-v.wrote))
+		}
+		v.wrote = st.now
+	}
 	if v.rec.FirstToken == evidence.Never {
 		v.rec.FirstToken = int64(st.now)
 		v.call.router.firstChunk(v.call)

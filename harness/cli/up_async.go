@@ -1,0 +1,70 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/alecthomas/kong"
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/llm-weir/weir/reference/asyncconfig"
+	"github.com/llm-weir/weir/reference/asyncproc"
+)
+
+// upAsyncDrain bounds the end of "up".
+const upAsyncDrain = 2 * time.Second
+
+// upQueues is the transport document of "up": one queue whose requests are sheddable, polled often because everything is near.
+const upQueues = `{"url": "redis://%s", "poll_interval_ms": 50, "batch_size": 32,
+ "queues": [{"queue_name": "batch", "igw_base_url": "http://%s", "inference_objective": "batch"}]}`
+
+// processor adds the asynchronous half to the stack: a broker that keeps nothing over a restart, and a processor towards the gateway.
+func (c *upRunCmd) processor(con *console, s *stack, gateway string) error {
+	broker := miniredis.NewMiniRedis()
+	if err := broker.StartAddr(c.RedisAddr); err != nil {
+		return fmt.Errorf("broker: %w; choose another address with --redis-addr (port 0 takes a free one)", err)
+	}
+	broker.ClockTTL(true)
+	s.stops = append(s.stops, broker.Close)
+	flags, err := defaultFlags()
+	if err != nil {
+		return err
+	}
+	flags.Transport, flags.TransportConfig = string(asyncconfig.RedisSortedSet), fmt.Sprintf(upQueues, broker.Addr(), gateway)
+	flags.MetricsEndpointAuth, flags.MetricsPort, flags.HealthPort, flags.V = false, 0, 0, 0
+	cfg, err := asyncconfig.NewLoader(flags, func(string) string { return "" }, nil).Load()
+	if err != nil {
+		return err
+	}
+	p, err := asyncproc.Serve(asyncproc.Options{Config: cfg, Logger: logger(flags, con.err), Listen: func(port int) (net.Listener, error) {
+		var lc net.ListenConfig
+		return lc.Listen(con.ctx, "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	}})
+	if err != nil {
+		return err
+	}
+	// The drain comes before the gateway and the broker go.
+	s.stops = append(s.stops, func() {
+		ctx, cancel := context.WithTimeout(context.Background(), upAsyncDrain)
+		defer cancel()
+		if err := p.Shutdown(ctx); err != nil {
+			fmt.Fprintln(con.err, "processor:", err)
+		}
+	})
+	fmt.Fprintf(con.out, "processor metrics http://%s/metrics, health http://%s/readyz\nbroker    redis://%s, queue batch, results in result-list\n",
+		p.MetricsAddr(), p.HealthAddr(), broker.Addr())
+	return nil
+}
+
+// defaultFlags are the flags of a processor of which none is given.
+func defaultFlags() (asyncconfig.Flags, error) {
+	var f asyncconfig.Flags
+	parser, err := kong.New(&f)
+	if err != nil {
+		return f, err
+	}
+	_, err = parser.Parse(nil)
+	return f, err
+}

@@ -1,0 +1,20 @@
+package catalog
+
+// elsewhere are the rows that no scenario can judge, with what shows them instead or why nothing does (hack/decisions/0004).
+var elsewhere = map[string]string{
+	"FC-CLS-17": "about the policy of a platform's gateway, which is not the router that is judged",
+	"FC-SAT-17": "a pod with two ports needs an environment whose model servers share an address; the reference's watcher is tested on it (reference/kube)",
+	"FC-EVI-16": "the stream of a victim ends with the router's own refusal; that one which does not end is given up is shown by scripts (reference/picker)",
+	"FC-EVI-19": "a duty of whoever owns the retries, not of the router; judged of a processor (E2E rows)",
+	"INV-09":    "a rule of judgement: no check reads the router's gauge for what runs (harness/checks)",
+	"INV-16":    "a rule of judgement: tried in the tests of every check and in harness/run",
+	"INV-17":    "a rule of judgement: checks, tolerances and sample sizes are in the manifest, and the manifest is hashed before the run",
+	"INV-18":    "about the harness: known-answer tests of loadgen and sim-vllm, and weir selfcheck",
+	"INV-21":    "needs a proxy that is not ours on the machine",
+}
+
+// Elsewhere says why no scenario judges a row; false if one should.
+func Elsewhere(id string) (string, bool) {
+	why, ok := elsewhere[id]
+	return why, ok
+}
