@@ -4,7 +4,7 @@ import "slices"
 
 // outsideOnly are the checks that look at nothing a model server has recorded: clients, processes, the router's pages and its side of
 // ext_proc are enough for them.
-var outsideOnly = []string{"startup", "state", "ends", "silent", "series", "no-internal-errors", "declared-reasons", "clean-refusals", "counters"}
+var outsideOnly = []string{"startup", "state", "ends", "silent", "series", "declared-reasons", "counters"}
 
 // OutsideOnly tells whether a check can be decided where nobody records what arrives at the model servers.
 func OutsideOnly(check string) bool { return slices.Contains(outsideOnly, check) }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/sut"
 )
 
 // running is a command in another terminal.
@@ -99,6 +100,32 @@ func up(t *testing.T, args ...string) string {
 	file := filepath.Join(t.TempDir(), "up.yaml")
 	background(t, append([]string{"up", "--addr", "127.0.0.1:0", "--write-sut", file}, args...)...).until("Ctrl-C")
 	return file
+}
+
+// The descriptor in the README is one, and its two commands are those that up prints.
+func TestDescriptorOfTheReadme(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, ok := strings.Cut(string(text), "    project: my-router\n")
+	block, _, end := strings.Cut(block, "\n\n")
+	if !ok || !end {
+		t.Fatal("no descriptor in the README")
+	}
+	file := filepath.Join(t.TempDir(), "sut.yaml")
+	if err := os.WriteFile(file, []byte("project: my-router\n"+strings.ReplaceAll("\n"+block, "\n    ", "\n")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d, err := sut.ReadDescriptor(file)
+	if err != nil || d.Running == nil || d.Running.Configure.Limit != 30*time.Second || d.Running.Address("sim-0") != "10.0.0.7:8001" {
+		t.Errorf("%+v %v", d.Running, err)
+	}
+	for _, command := range []string{"weir up --write-sut up.yaml", "weir certify --url http://127.0.0.1:8080 --sut up.yaml"} {
+		if !strings.Contains(string(text), "\n    "+command) {
+			t.Errorf("the README does not show %q", command)
+		}
+	}
 }
 
 // descriptor is one as a test may change it.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llm-weir/weir/harness/clock"
+	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/reference/picker"
 	"github.com/llm-weir/weir/sim-vllm/presets"
 	"github.com/llm-weir/weir/sim-vllm/server"
@@ -118,7 +119,11 @@ func (c *upRunCmd) Run(con *console) error {
 	}
 	fmt.Fprintf(con.out, "control   http://%s (weir up configure --help)\n", control)
 	if c.WriteSUT != "" {
-		fmt.Fprintf(con.out, "certify   weir certify --url http://%s --sut %s\n", addr, c.WriteSUT)
+		contract := ""
+		if c.Profile != profile.Default {
+			contract = " --profile " + c.Profile
+		}
+		fmt.Fprintf(con.out, "certify   weir certify%s --url http://%s --sut %s\n", contract, addr, c.WriteSUT)
 	}
 	fmt.Fprintf(con.out, "objectives %s\n\ntry: curl -N http://%s/v1/chat/completions -H 'content-type: application/json' "+
 		"-H 'x-llm-d-inference-objective: %s' -H 'x-llm-d-inference-fairness-id: me' "+

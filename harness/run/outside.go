@@ -128,7 +128,7 @@ func observed(m evidence.Manifest, s evidence.ScenarioEntry, vs []verdict.Verdic
 			continue
 		}
 		switch {
-		case m.NoBackendLog && v.Kind == verdict.Pass:
+		case m.NoBackendLog:
 			vs[i].Kind, vs[i].Why = verdict.Inconclusive, "nobody recorded what arrived at the model servers"
 		case s.Blurred != "":
 			vs[i].Kind, vs[i].Why = verdict.Inconclusive, s.Blurred
@@ -144,7 +144,7 @@ func observedWhole(m evidence.Manifest, v verdict.Verdict) verdict.Verdict {
 	}
 	blurred := slices.IndexFunc(m.Scenarios, func(s evidence.ScenarioEntry) bool { return s.Blurred != "" })
 	switch {
-	case m.NoBackendLog && v.Kind == verdict.Pass:
+	case m.NoBackendLog:
 		v.Kind, v.Why = verdict.Inconclusive, "nobody recorded what arrived at the model servers"
 	case blurred >= 0 && checks.Compares(v.Check):
 		v.Kind, v.Why = verdict.Inconclusive, m.Scenarios[blurred].Name+": "+m.Scenarios[blurred].Blurred
