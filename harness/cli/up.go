@@ -26,6 +26,10 @@ type upCmd struct {
 	Addr       string `default:"127.0.0.1:8080" help:"HTTP listener of the gateway."`
 	Async      bool   `help:"Run an Async Processor with an embedded Redis-compatible server too."`
 	RedisAddr  string `default:"127.0.0.1:6379" help:"With --async: where that server listens."`
+
+	PrometheusAddr string `default:"127.0.0.1:9091" help:"With --async: where an embedded Prometheus answers queries about all of it."`
+	GateType       string `default:"constant" help:"With --async: the gate of its queue; the prometheus-* gates ask that Prometheus, whose pool is \"up\"."`
+	GateParams     string `default:"{}" help:"With --async: that gate's parameters, a JSON object."`
 }
 
 // Help is the long help of the command.
@@ -41,7 +45,11 @@ Objectives: interactive = 100, standard = 0, batch = -10.
 With the asynchronous half, in a second terminal:
   weir up --async
   weir enqueue --queue batch -n 100
-  weir results --follow -n 100`
+  weir results --follow -n 100
+
+Its queue held back while the pool is busy:
+  weir up --async --gate-type prometheus-saturation --gate-params '{"pool":"up","threshold":"0.5"}'
+  curl 127.0.0.1:9091/api/v1/query --data-urlencode 'query=llm_d_async_async_dispatch_budget'`
 }
 
 // upConfig is the configuration of "up" where none is given.
@@ -95,7 +103,7 @@ func (c *upCmd) Run(con *console) error {
 		fmt.Fprintf(con.out, "%-9s http://%s (admin under /admin/)\n", p.Name, p.Address)
 	}
 	if c.Async {
-		if err := c.processor(con, &s, addr); err != nil {
+		if err := c.asynchronous(con, &s, addr, e.MetricsAddr(), endpoints); err != nil {
 			return err
 		}
 	}
