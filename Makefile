@@ -48,7 +48,7 @@ fuzz: ## every fuzz target for FUZZTIME (60s) each
 chaos-async: ## ROUNDS rounds of killed, stopped, suspended processors and a killed broker, on a real redis-server
 	go test -count=1 -v -run TestChaos ./harness/cli -chaos=$(ROUNDS) -timeout 30m
 
-bench: ## speed, side by side in one run; writes results/bench/reference.md
+bench: ## speed, side by side in one run; writes results/bench/reference.md and async.md
 	hack/bench.sh
 
 .PHONY: results
