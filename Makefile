@@ -3,7 +3,7 @@
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 CORES   := ./reference/flowcontrol ./reference/scheduling ./reference/picker ./reference/async ./sim-vllm/engine ./loadgen/arrival ./loadgen/plan
-DRIVERS := ./reference/epp ./reference/asyncproc ./reference/redisq ./reference/pubsubq ./reference/extproc ./reference/gateway ./reference/scrape ./sim-vllm/server ./loadgen/openai ./loadgen/runner ./harness/run ./harness/kubeapi ./harness/env/...
+DRIVERS := ./reference/epp ./reference/asyncproc ./reference/redisq ./reference/pubsubq ./reference/extproc ./reference/gateway ./reference/scrape ./sim-vllm/server ./loadgen/openai ./loadgen/runner ./harness/run ./harness/kubeapi ./harness/prom ./harness/env/...
 SEED    ?= 0
 CHECKS  ?= 3000
 SOAKS   ?= 8
@@ -48,7 +48,7 @@ fuzz: ## every fuzz target for FUZZTIME (60s) each
 chaos-async: ## ROUNDS rounds of killed, stopped, suspended processors and a killed broker, on a real redis-server
 	go test -count=1 -v -run TestChaos ./harness/cli -chaos=$(ROUNDS) -timeout 30m
 
-bench: ## speed, side by side in one run; writes results/bench/reference.md
+bench: ## speed, side by side in one run; writes results/bench/reference.md and async.md
 	hack/bench.sh
 
 .PHONY: results

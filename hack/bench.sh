@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Measures the picker process over ext_proc and the parts of the reference, prints both and writes them to results/bench/reference.md.
+# Measures the picker process over ext_proc and the parts of the reference, prints both and writes them to results/bench/reference.md; then the
+# Async Processor (hack/bench-async.sh), to results/bench/async.md.
 # PASSES and BENCHTIME say how often and how long each benchmark of a part runs.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -56,3 +57,4 @@ mkdir -p results/bench
 			if (worst > 0) printf "Cost ratio of 10,000 to 10 flows at worst: %.2f (%s; program-aware fairness compares all waiting flows and is left out).\n", worst, at }' "$raw"
 } >"$out"
 echo "written to $out"
+hack/bench-async.sh

@@ -30,10 +30,13 @@ type upRunCmd struct {
 	Async      bool   `help:"Run an Async Processor with an embedded Redis-compatible server too."`
 	RedisAddr  string `default:"127.0.0.1:6379" help:"With --async: where that server listens."`
 
-	ControlAddr   string `default:"127.0.0.1:0" help:"HTTP listener of the control API, over which the stack is given another configuration."`
-	WriteSUT      string `name:"write-sut" type:"path" placeholder:"FILE" help:"Write the descriptor with which weir certify --url runs against this stack."`
-	Configuration string `placeholder:"NAME" help:"Start with the configuration of a scenario (weir list configurations). The descriptor then names it and nothing that configures."`
-	Profile       string `default:"llm-d-router-2026-09" help:"Contract of the picker."`
+	ControlAddr    string `default:"127.0.0.1:0" help:"HTTP listener of the control API, over which the stack is given another configuration."`
+	WriteSUT       string `name:"write-sut" type:"path" placeholder:"FILE" help:"Write the descriptor with which weir certify --url runs against this stack."`
+	Configuration  string `placeholder:"NAME" help:"Start with the configuration of a scenario (weir list configurations). The descriptor then names it and nothing that configures."`
+	Profile        string `default:"llm-d-router-2026-09" help:"Contract of the picker."`
+	PrometheusAddr string `default:"127.0.0.1:9091" help:"With --async: where an embedded Prometheus answers queries about all of it."`
+	GateType       string `default:"constant" help:"With --async: the gate of its queue; the prometheus-* gates ask that Prometheus, whose pool is \"up\"."`
+	GateParams     string `default:"{}" help:"With --async: that gate's parameters, a JSON object."`
 }
 
 // Help is the long help of the command.
@@ -50,7 +53,11 @@ Objectives: interactive = 100, standard = 0, batch = -10.
 With the asynchronous half, in a second terminal:
   weir up --async
   weir enqueue --queue batch -n 100
-  weir results --follow -n 100`
+  weir results --follow -n 100
+
+Its queue held back while the pool is busy:
+  weir up --async --gate-type prometheus-saturation --gate-params '{"pool":"up","threshold":"0.5"}'
+  curl 127.0.0.1:9091/api/v1/query --data-urlencode 'query=llm_d_async_async_dispatch_budget'`
 }
 
 // upConfig is the configuration of "up" where none is given.
@@ -113,7 +120,7 @@ func (c *upRunCmd) Run(con *console) error {
 		fmt.Fprintf(con.out, "%-9s http://%s (admin under /admin/)\n", p.Name, p.Address)
 	}
 	if c.Async {
-		if err := c.processor(con, &s, addr); err != nil {
+		if err := c.asynchronous(con, &s, addr, e.MetricsAddr(), pool); err != nil {
 			return err
 		}
 	}
