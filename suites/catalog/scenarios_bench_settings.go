@@ -62,7 +62,7 @@ func threshold(n int) scenario.Scenario {
 
 func thresholdSpec() checks.Spec {
 	s := contendedSpec()
-	s.Bench.To, s.Bench.Places, s.Needed = 5800*time.Millisecond, thresholdPlaces, 100
+	s.Bench.From, s.Bench.To, s.Bench.Places, s.Needed = 1500*time.Millisecond, 5800*time.Millisecond, thresholdPlaces, 80
 	return s
 }
 
