@@ -248,7 +248,7 @@ func (w window) overtaken(keep func(evidence.Client) bool) (over, n int) {
 			turns = append(turns, turn{c.Sent, b.Arrival})
 		}
 	}
-	first, later := int64(math.MaxInt64-queueAfter), len(turns)-1 // the earliest sent of all that arrive clearly later
+	first, later := math.MaxInt64-queueAfter, len(turns)-1 // the earliest sent of all that arrive clearly later
 	for i := len(turns) - 1; i >= 0; i-- {
 		for ; turns[later].arrival > turns[i].arrival+together; later-- {
 			first = min(first, turns[later].sent)
