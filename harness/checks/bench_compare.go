@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/stats"
@@ -236,23 +237,27 @@ func (w window) overtakes(band string) (share float64, n int) {
 }
 
 // overtaken counts, among the requests that keep says yes to and that were dispatched from the window on, those that overtook another by
-// more than passing takes.
+// more than passing takes. Those that arrive together, as after one reading of the model servers' pages, have no order.
 func (w window) overtaken(keep func(evidence.Client) bool) (over, n int) {
-	var sent []int64
+	const together = int64(5 * time.Millisecond)
+	type turn struct{ sent, arrival int64 }
+	var turns []turn
 	for _, b := range w.r.Backends {
 		// Also those that wait until the load is over.
 		if c, ok := w.r.ClientByID(b.ID); ok && keep(c) && b.Arrival >= w.from {
-			sent = append(sent, c.Sent)
+			turns = append(turns, turn{c.Sent, b.Arrival})
 		}
 	}
-	first := int64(math.MaxInt64) // of all that come after
-	for i := len(sent) - 1; i >= 0; i-- {
-		if first != math.MaxInt64 && sent[i] > first+queueAfter {
+	first, later := math.MaxInt64-queueAfter, len(turns)-1 // the earliest sent of all that arrive clearly later
+	for i := len(turns) - 1; i >= 0; i-- {
+		for ; turns[later].arrival > turns[i].arrival+together; later-- {
+			first = min(first, turns[later].sent)
+		}
+		if turns[i].sent > first+queueAfter {
 			over++
 		}
-		first = min(first, sent[i])
 	}
-	return over, len(sent)
+	return over, len(turns)
 }
 
 // inversion (BEN-19): without flow control (off) realtime waits behind the batch that is inside the model servers already; with it (on) at

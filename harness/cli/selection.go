@@ -97,19 +97,12 @@ func (s *selection) options(p profile.Profile, seed uint64) run.Options {
 	return o
 }
 
-// later lists the requirements of comparisons that join a slow scenario, where those are not played: they are judged whole or not at all.
+// later lists the requirements that are left to the slow level.
 func (s *selection) later(p profile.Profile, all []scenario.Compiled) map[string]bool {
-	out := map[string]bool{}
-	for _, c := range catalog.RunChecks(p) {
-		if c.Bench == nil || s.slow {
-			continue
-		}
-		for _, name := range c.Bench.Runs {
-			i := slices.IndexFunc(all, func(x scenario.Compiled) bool { return x.Name == name })
-			out[c.Requirement] = out[c.Requirement] || i >= 0 && all[i].Slow
-		}
+	if s.slow {
+		return nil
 	}
-	return out
+	return catalog.Later(p, all)
 }
 
 // processor are the benchmarks that are about the asynchronous processor.

@@ -21,16 +21,29 @@ var benchMutants = []Mutant{
 				c.Bands[i].Fairness = flowcontrol.RoundRobin
 			}
 		})}},
-	{Name: "hand-over-late", Except: inline, Fault: "a place that was left is taken a tenth of a second later", Class: "SAT", Meant: []string{"BEN-12"},
+	{Name: "hand-over-late", Except: inline, Fault: "a place that was left is taken three tenths of a second later", Class: "SAT", Meant: []string{"BEN-12"},
 		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
 			w.Machine = &wrapper{inner: w.Machine, delay: func(ev picker.Event) time.Duration {
 				if ev.Kind == picker.Finish {
-					return 100 * time.Millisecond
+					return 300 * time.Millisecond
 				}
 				return 0
 			}}
 		}}},
-	{Name: "threshold-of-one", Fault: "every waiting threshold counts as one", Class: "CFG", Meant: []string{"BEN-12", "FC-CFG-05"},
+	{Name: "readings-rare", Except: []string{"llm-d-router-2026-09", "llm-d-router-0.9"}, Fault: "of ten readings of a model server's page one counts, and a threshold is one", Class: "SAT",
+		Meant: []string{"BEN-12"}, Tamper: env.Tamper{
+			Config: flow(func(c *flowcontrol.Config) { c.Detector.QueueDepth = 1 }),
+			Wiring: func(w *epp.Wiring) {
+				read := map[picker.EndpointID]int{}
+				events(func(_ time.Duration, ev *picker.Event) bool {
+					if ev.Kind != picker.Sample {
+						return true
+					}
+					read[ev.Endpoint.ID]++
+					return read[ev.Endpoint.ID]%10 == 1
+				})(w)
+			}}},
+	{Name: "threshold-of-one", Fault: "every waiting threshold counts as one", Class: "CFG", Meant: []string{"BEN-23", "FC-CFG-05"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.Detector.QueueDepth = 1 })}},
 	{Name: "saturation-halved", Fault: "saturation is published as a share of twice the limit", Class: "MET", Meant: []string{"BEN-03"},
 		Tamper: env.Tamper{Wiring: gauges(wire.MetricPoolSaturation, func(m *dto.Metric) {

@@ -105,3 +105,18 @@ func Covered(cs []scenario.Compiled, p profile.Profile) []verdict.Requirement {
 	}
 	return out
 }
+
+// Later lists the requirements of comparisons that join a slow scenario: where those are not played, they are judged whole or not at all.
+func Later(p profile.Profile, all []scenario.Compiled) map[string]bool {
+	out := map[string]bool{}
+	for _, c := range RunChecks(p) {
+		if c.Bench == nil {
+			continue
+		}
+		for _, name := range c.Bench.Runs {
+			i := slices.IndexFunc(all, func(x scenario.Compiled) bool { return x.Name == name })
+			out[c.Requirement] = out[c.Requirement] || i >= 0 && all[i].Slow
+		}
+	}
+	return out
+}

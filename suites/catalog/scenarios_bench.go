@@ -20,13 +20,14 @@ var contended []byte
 //go:embed unhurried.yaml
 var unhurried []byte
 
-// benchPlaces is the number of requests that a model server of the benchmarks runs at once. The limit is one more, so that the next one is
+// benchPlaces is the number of requests that a model server of the benchmarks runs at once. The limit is two more, so that the next one is
 // there when a place is left: what flow control costs is then no artefact of the way between two processes.
 const (
 	benchEvery  = 230 * time.Millisecond // between two readings of the pages
 	benchPlaces = 2
+	benchLimit  = benchPlaces + 2
 	benchBatch  = 20 // requests of the batch band that may wait
-	benchDepth  = 5  // waiting at each model server, where that is the limit
+	benchDepth  = 3  // waiting at each model server, where that is the limit
 )
 
 // benchScenarios play loads; what two of them make of one plan is judged over the whole run (benchRunChecks).
@@ -130,7 +131,7 @@ var consolidationScenarios = []scenario.Scenario{
 
 // fourFigures reports on the tenants and bands of the saturated load.
 func fourFigures(b *scenario.Builder) {
-	s := checks.Spec{Mark: "load", Engaged: []string{"load"}, Min: 10 * time.Second, Count: 4, Needed: 40}
+	s := checks.Spec{Mark: "load", Engaged: []string{"load"}, Min: 10 * time.Second, Count: 4, Needed: 25}
 	if !b.Profile.Config.ConcurrencyDetector {
 		s.Count = 2 // a waiting threshold of one, read every now and then, leaves places empty
 	}
@@ -138,6 +139,7 @@ func fourFigures(b *scenario.Builder) {
 		s.Series = append(s.Series, checks.Series{Labels: map[string]string{"tenant": x[0], "objective": x[1]}})
 	}
 	b.Check("BEN-01", "four-figures", s)
+	b.Check("BEN-24", "four-figures", s) // the highest level of concurrency
 }
 
 // limit is the number of requests that the settings in force let into each model server.
@@ -184,14 +186,14 @@ func verifications(b *scenario.Builder) {
 	b.Check("BEN-05", "same-interval", together)
 }
 
-// engines configures two model servers that run two requests each, behind a limit of three each, and two bands.
+// engines configures two model servers that run two requests each, behind a limit of four each, and two bands.
 func engines(b *scenario.Builder, fairness string) {
 	b.Config.Endpoints = []sut.Endpoint{{Name: "a"}, {Name: "b"}}
 	b.Config.Preset = "h100-llama3.1-8b"
 	b.Config.MaxSeqs = benchPlaces
 	b.Config.TTL = time.Minute
 	if b.Profile.Config.ConcurrencyDetector {
-		b.Config.Detector = sut.Detector{Kind: "concurrency", MaxConcurrency: benchPlaces + 1}
+		b.Config.Detector = sut.Detector{Kind: "concurrency", MaxConcurrency: benchLimit}
 	} else {
 		// Deep enough for what a model server finishes between two readings of its page.
 		b.Config.Detector = sut.Detector{Kind: "utilization", QueueDepth: benchDepth, KVUtil: 0.8, Staleness: 2 * time.Second}
@@ -202,9 +204,9 @@ func engines(b *scenario.Builder, fairness string) {
 	}
 }
 
-// contendedSpec names what the checks of the contended loads look at. The first second and a half fills the queues.
+// contendedSpec names what the checks of the contended loads look at. The first two and a half seconds fill the queues.
 func contendedSpec() checks.Spec {
-	return checks.Spec{Mark: "load", Engaged: []string{"load"}, Bench: &checks.Bench{From: 1500 * time.Millisecond, To: 9800 * time.Millisecond, Places: benchPlaces,
+	return checks.Spec{Mark: "load", Engaged: []string{"load"}, Bench: &checks.Bench{From: 2500 * time.Millisecond, To: 9800 * time.Millisecond, Places: benchPlaces,
 		High: scenario.Objective(100), Low: scenario.Objective(0), Quiet: "quiet", Noisy: "noisy"}}
 }
 
@@ -223,7 +225,7 @@ func benchRunChecks(p profile.Profile) []checks.Spec {
 		change(&s)
 		return s
 	}
-	ahead := benchPlaces + 1
+	ahead := benchLimit
 	if !p.Config.ConcurrencyDetector {
 		ahead = 2 * (benchPlaces + benchDepth) // twice the limit: what is dispatched between two readings of the model servers' pages
 	}
@@ -231,8 +233,8 @@ func benchRunChecks(p profile.Profile) []checks.Spec {
 		joined("BEN-09", "isolation", map[string]string{"solo": "bench-solo", "off": "bench-off", "strict": "bench-strict", "turns": "bench-turns"},
 			func(s *checks.Spec) { s.Needed = 60 }),
 		joined("BEN-12", "same-capacity", map[string]string{"on": "bench-turns", "off": "bench-off"}, func(s *checks.Spec) { s.Margin = 0.05 }),
-		joined("BEN-17", "baseline", map[string]string{"strict": "bench-strict", "turns": "bench-turns"}, func(s *checks.Spec) { s.Margin, s.Needed = 0.05, 200 }),
-		joined("BEN-19", "inversion", map[string]string{"on": "bench-turns", "off": "bench-off"}, func(s *checks.Spec) { s.Count, s.Needed = ahead, 100 }),
+		joined("BEN-17", "baseline", map[string]string{"strict": "bench-strict", "turns": "bench-turns"}, func(s *checks.Spec) { s.Margin, s.Needed = 0.1, 150 }),
+		joined("BEN-19", "inversion", map[string]string{"on": "bench-turns", "off": "bench-off"}, func(s *checks.Spec) { s.Count, s.Needed = ahead, 70 }),
 		joined("BEN-24", "loads-vary", map[string]string{"low": "bench-solo", "growing": "bench-turns", "high": "load-saturated"},
 			func(s *checks.Spec) { s.Names, s.Needed = p.Metrics.QueueSize, 12 }),
 	}

@@ -14,6 +14,9 @@ import (
 //go:embed thresholds.yaml
 var thresholds []byte
 
+//go:embed heavytail.yaml
+var heavytail []byte
+
 // thresholdPlaces is the batch size B of the model servers whose waiting threshold is varied.
 const thresholdPlaces = 8
 
@@ -21,6 +24,20 @@ const thresholdPlaces = 8
 var settingScenarios = []scenario.Scenario{
 	cost("bench-cost-requests", "Counted in requests, long prompts press harder than short ones", "", func(s *checks.Bench) { s.AtLeast = 4 }),
 	cost("bench-cost-tokens", "Counted in tokens, long and short prompts press alike", "tokens", func(s *checks.Bench) { s.AtMost = 2 }),
+	{
+		Name: "bench-scale", Title: "Heavy-tailed traffic on eight replicas: the higher band stays near its unloaded wait", Needs: []sut.Feature{sut.Objectives}, Paced: true, Slow: true,
+		Write: func(b *scenario.Builder) {
+			engines(b, "round-robin")
+			for i := len(b.Config.Endpoints); i < 8; i++ {
+				b.Config.Endpoints = append(b.Config.Endpoints, sut.Endpoint{Name: scenario.EndpointName(i)})
+			}
+			p := loadPlan(b, "heavytail.yaml", heavytail)
+			b.Step(sut.Step{Op: sut.OpLoad, Mark: "load", Plan: &p})
+			s := contendedSpec()
+			s.Bench.To, s.Needed, s.Margin = 7800*time.Millisecond, 100, 0.1
+			b.Check("BEN-29", "overload", s)
+		},
+	},
 	threshold(1), threshold(5), threshold(thresholdPlaces), threshold(2 * thresholdPlaces),
 }
 
@@ -62,7 +79,7 @@ func threshold(n int) scenario.Scenario {
 
 func thresholdSpec() checks.Spec {
 	s := contendedSpec()
-	s.Bench.To, s.Bench.Places, s.Needed = 5800*time.Millisecond, thresholdPlaces, 100
+	s.Bench.From, s.Bench.To, s.Bench.Places, s.Needed = 1500*time.Millisecond, 5800*time.Millisecond, thresholdPlaces, 80
 	return s
 }
 
