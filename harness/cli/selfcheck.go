@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/harness/run"
+	"github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/selfcheck"
 	"github.com/llm-weir/weir/harness/verdict"
 	"github.com/llm-weir/weir/reference/epconfig"
@@ -99,6 +102,12 @@ func (c *selfcheckCmd) judge() (selfcheck.Judge, error) {
 	certify := certifyCmd{Env: c.Env}
 	return func(ctx context.Context, m selfcheck.Mutant, seed uint64) ([]verdict.Result, error) {
 		o := sel.options(p, seed)
+		if len(m.Meant) > 0 && !slices.ContainsFunc(m.Meant, benchmark) {
+			// The benchmarks take longer than everything else together, and the mutants that they are to find say so.
+			o.Scenarios = slices.DeleteFunc(o.Scenarios, func(c scenario.Compiled) bool {
+				return !slices.ContainsFunc(c.Requirements(), func(id string) bool { return !benchmark(id) && id != fullCapacity })
+			})
+		}
 		o.Parallel = 1
 		if c.Env == "local" {
 			o.Parallel = 6
@@ -114,6 +123,8 @@ func (c *selfcheckCmd) judge() (selfcheck.Judge, error) {
 		return results, err
 	}, nil
 }
+
+func benchmark(requirement string) bool { return strings.HasPrefix(requirement, "BEN-") }
 
 func (c *selfcheckCmd) write(m selfcheck.Matrix) error {
 	if err := os.MkdirAll(filepath.Dir(c.Out), 0o755); err != nil {

@@ -2,6 +2,10 @@ package catalog
 
 // elsewhere are the rows that no scenario can judge, with what shows them instead or why nothing does (hack/decisions/0004).
 var elsewhere = map[string]string{
+	"BEN-08":    "sweeps over every tested range are not built; BEN-06, BEN-15 and BEN-23 sweep some of them",
+	"BEN-25":    "about reports: manifest, claim limits and comparison are shown by the tests of harness/report and harness/submit",
+	"BEN-26":    "the cost of the picker's process is measured by make bench (results/bench)",
+	"BEN-28":    "needs traces of real engines beside the simulator's; sim-vllm/presets names what its figures come from",
 	"BEN-20":    "of the Async Processor, which has no suite yet",
 	"BEN-21":    "of the Async Processor, which has no suite yet",
 	"BEN-22":    "of the Async Processor, which has no suite yet",
