@@ -3,7 +3,7 @@
 export GOFLAGS := -trimpath $(GOFLAGS)
 
 CORES   := ./reference/flowcontrol ./reference/scheduling ./reference/picker ./reference/async ./sim-vllm/engine ./loadgen/arrival ./loadgen/plan
-DRIVERS := ./reference/epp ./reference/asyncproc ./reference/redisq ./reference/pubsubq ./reference/extproc ./reference/gateway ./reference/scrape ./sim-vllm/server ./loadgen/openai ./loadgen/runner ./harness/run ./harness/kubeapi ./harness/prom ./harness/env/...
+DRIVERS := ./reference/epp ./reference/loadsync ./reference/asyncproc ./reference/redisq ./reference/pubsubq ./reference/extproc ./reference/gateway ./reference/scrape ./sim-vllm/server ./loadgen/openai ./loadgen/runner ./harness/run ./harness/kubeapi ./harness/prom ./harness/env/...
 SEED    ?= 0
 CHECKS  ?= 3000
 SOAKS   ?= 8
