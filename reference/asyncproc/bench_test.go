@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -187,6 +188,7 @@ func BenchmarkBacklogMemory(b *testing.B) {
 			}
 			var answered atomic.Int64
 			hold, held := make(chan struct{}), make(chan struct{}, busy)
+			release := sync.OnceFunc(func() { close(hold) })
 			r := benchmark(b, func() {
 				if answered.Add(1) > done {
 					held <- struct{}{}
@@ -196,6 +198,7 @@ func BenchmarkBacklogMemory(b *testing.B) {
 			if !r.real {
 				b.Skip("the embedded server keeps the backlog in this process")
 			}
+			b.Cleanup(release) // before those of benchmark, which wait for the upstream
 			r.load(b, n)
 			r.ring(b)
 			for range busy {
@@ -210,7 +213,7 @@ func BenchmarkBacklogMemory(b *testing.B) {
 			}
 			b.ReportMetric(float64(m.HeapAlloc)/1e6, "heap-MB")
 			b.ReportMetric(float64(left), "waiting")
-			close(hold)
+			release()
 		})
 	}
 }
