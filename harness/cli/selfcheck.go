@@ -21,6 +21,7 @@ type selfcheckCmd struct {
 	Seed        uint64 `default:"1" help:"Seed of the first run; each run of the unmutated reference takes the next one."`
 	Runs        int    `default:"5" help:"Runs of the unmutated reference."`
 	Parallel    int    `default:"2" help:"Mutants at a time."`
+	Level       string `enum:"core,extended,slow" default:"extended" help:"How much of the catalogue each mutant is played against (as in weir certify)."`
 	Only        string `help:"Regular expression on mutant names."`
 	IncludeNoop bool   `help:"Add a mutant that changes nothing; no check can see it, so the self-check must fail."`
 	Out         string `type:"path" default:".weir/selfcheck.json" help:"File of the matrix mutant × requirement."`
@@ -95,7 +96,7 @@ func (c *selfcheckCmd) judge() (selfcheck.Judge, error) {
 	}
 	// What the profile knows of its build as a fault would hide the mutants that have it; the reference has none of them.
 	p.ExpectedFail = nil
-	sel, err := newSelection("extended", c.Env, "", "")
+	sel, err := newSelection(c.Level, c.Env, "", "")
 	if err != nil {
 		return nil, err
 	}
