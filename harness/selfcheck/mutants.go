@@ -114,7 +114,7 @@ var orderMutants = []Mutant{
 }
 
 var gateMutants = []Mutant{
-	{Name: "never-closes", Fault: "saturation is stuck at 0", Class: "SAT", Meant: []string{"INV-01", "FC-SAT-01"},
+	{Name: "never-closes", Fault: "saturation is stuck at 0", Class: "SAT", Meant: []string{"INV-01", "FC-SAT-01", "BEN-07"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) {
 			c.Detector.MaxConcurrency, c.Detector.QueueDepth, c.Detector.KVUtil = 1<<30, 1<<30, 1
 			c.Detector.Staleness = 24 * time.Hour

@@ -45,7 +45,7 @@ var outsideMutants = []Mutant{
 		Tamper: env.Tamper{Plane: env.DataPlane{IgnoreDeadline: true}}},
 	{Name: "idle-stream-holds", Fault: "an idle stream keeps the router from ending", Class: "DRAIN", Meant: []string{"FC-SHUT-05"},
 		Tamper: env.Tamper{Plane: env.DataPlane{IdleHolds: true}}},
-	{Name: "engine-page-blind", Fault: "the model server's page does not count what waits", Class: "MET", Meant: []string{"FC-MET-15"},
+	{Name: "engine-page-blind", Fault: "the model server's page does not count what waits", Class: "MET", Meant: []string{"FC-MET-15", "BEN-04"},
 		Tamper: env.Tamper{Plane: env.DataPlane{BlindEngine: true}}},
 	{Name: "neighbours-settings", Fault: "a priority without an entry takes the settings of a band that has one", Class: "CFG", Meant: []string{"FC-PRI-10"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) {

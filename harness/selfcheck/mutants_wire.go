@@ -209,7 +209,7 @@ var endingMutants = []Mutant{
 		Tamper: plane(env.DataPlane{IgnoreDisconnect: true})},
 	{Name: "sent-twice", Fault: "a request is sent to its model server twice", Class: "BODY", Meant: []string{"INV-07"},
 		Tamper: plane(env.DataPlane{Twice: true})},
-	{Name: "refused-and-sent", Fault: "a refused request is forwarded all the same", Class: "WIRE", Meant: []string{"FC-REF-11"},
+	{Name: "refused-and-sent", Fault: "a refused request is forwarded all the same", Class: "WIRE", Meant: []string{"FC-REF-11", "BEN-01"},
 		Tamper: plane(env.DataPlane{ForwardRefused: true})},
 	{Name: "same-id-leaks", Fault: "the end of a request is lost while another has its request id", Class: "ACCT", Except: inline, Meant: []string{"FC-PROTO-15"},
 		Tamper: plane(env.DataPlane{LeakSameID: true})},

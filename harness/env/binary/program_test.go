@@ -62,9 +62,9 @@ func TestHabits(t *testing.T) {
 		t.Run(c.says, func(t *testing.T) {
 			t.Parallel()
 			var k kept
-			cfg := Config{Command: Fake(c.mode), Document: c.document, ServerPort: 1, StartLimit: 8 * time.Second, Grace: 300 * time.Millisecond, OnFile: k.file}
+			cfg := Config{Command: Fake(c.mode), Document: c.document, ServerPort: 1, StartLimit: 16 * time.Second, Grace: 300 * time.Millisecond, OnFile: k.file}
 			if c.start == "" {
-				cfg.StartLimit = 20 * time.Second // a busy machine is not what is tested
+				cfg.StartLimit = 30 * time.Second // a busy machine is not what is tested
 			}
 			p, err := Start(t.Context(), cfg)
 			switch {
@@ -117,7 +117,7 @@ func TestTLS(t *testing.T) {
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := Start(t.Context(), Config{Command: Fake("good"), Document: document, ServerPort: 1, TLS: true, StartLimit: 3 * time.Second}); err == nil || !strings.Contains(err.Error(), "TLS was asked for") {
+	if _, err := Start(t.Context(), Config{Command: Fake("good"), Document: document, ServerPort: 1, TLS: true, StartLimit: 10 * time.Second}); err == nil || !strings.Contains(err.Error(), "TLS was asked for") {
 		t.Errorf("plaintext where TLS was asked for: %v", err)
 	}
 }
