@@ -49,7 +49,7 @@ func TestHabits(t *testing.T) {
 		{"a good one", "good", document, "", 0, "", "serving"},
 		{"one that ends at once", "exits", document, "ended before it was ready: exit status 7; it printed: no licence found", 7, "", "no licence"},
 		{"one that refuses its configuration", "good", "kind: Nonsense\n", "Nonsense", 2, "", "refused"},
-		{"one that never listens", "silent", document, "not ready within 8s: nobody listens on its ext_proc port", -1, "", ""},
+		{"one that never listens", "silent", document, "not ready within 16s: nobody listens on its ext_proc port", -1, "", ""},
 		{"one that listens late", "late", document, "", 0, "", "serving"},
 		{"one whose health service never serves", "unhealthy", document, "says NOT_SERVING", -1, "", "serving"},
 		{"one without the health service it was given a port for", "no-health", document, "nobody listens on its health port", -1, "", "serving"},
