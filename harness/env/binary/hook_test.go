@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/llm-weir/weir/harness/clock"
 )
 
 func TestHook(t *testing.T) {
@@ -64,8 +66,14 @@ func TestHookLeavesNoOrphans(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
-		lives := err == nil && !strings.Contains(string(state), ") Z ")
+		alive := func() bool {
+			state, err := os.ReadFile("/proc/" + strings.TrimSpace(string(pid)) + "/stat")
+			return err == nil && !strings.Contains(string(state), ") Z ")
+		}
+		lives := alive()
+		for since := clock.NewReal(); lives && !c.lives && since.Now() < 10*time.Second; lives = alive() {
+			pause() // a signal takes its time to be obeyed
+		}
 		if lives != c.lives {
 			t.Errorf("%s: the child lives: %v, want %v", c.says, lives, c.lives)
 		}
