@@ -41,18 +41,6 @@ type Bench struct {
 	Boundary   float64  `json:"boundary,omitempty"`
 }
 
-var benchChecks = map[string]func(Spec, *evidence.Run) finding{
-	"same-interval": sameInterval, "shows-bands": showsBands, "gate-engaged": gateEngaged, "pressure": pressure,
-	"busy": busy, "calm": calm, "overload": overload, "knee": knee, "settings-kept": settingsKept,
-	"consolidation": consolidation, "token-pressure": tokenPressure, "demanded": demanded,
-	"four-figures": fourFigures, "honest-load": honestLoad, "eviction-recovery": evictionRecovery,
-}
-
-var benchWholeChecks = map[string]func(Spec, []evidence.Run) finding{
-	"isolation": isolation, "same-capacity": sameCapacity, "baseline": baseline, "inversion": inversion, "loads-vary": loadsVary,
-	"threshold-ends": thresholdEnds, "slo-tradeoff": sloTradeoff, "holdback-curve": holdbackCurve,
-}
-
 // resampling is fixed for all benchmarks. Four neighbours stay together: one long request delays the next ones.
 var resampling = stats.Resampling{Rounds: 1000, Level: 0.95, Block: 4, Seed: 1}
 

@@ -20,11 +20,6 @@ type Family struct {
 	Labels []string `json:"labels,omitempty"`
 }
 
-var outside = map[string]func(Spec, *evidence.Run) finding{
-	"once": once, "destination": destination, "silent": silent, "request-ids": requestIDs, "answers": answers, "absent": absent, "families": families,
-	"engine": engine, "prefix": prefix, "at-limit": atLimit, "state": state, "ends": ends,
-}
-
 // used says what keeps a check from counting IDs as traffic that the scenario sent: each must have been sent and, unless it was refused,
 // have arrived at a model server.
 func used(s Spec, r *evidence.Run) *finding {

@@ -127,10 +127,47 @@ func Judge(s Spec, r evidence.Run) verdict.Verdict {
 }
 
 // Names lists the checks of one scenario.
-func Names() []string {
-	return append([]string{"order", "waiting", "in-flight", "together", "arrives", "refused", "reasons", "completed", "aborted", "undisturbed", "evicted",
-		"never-served", "one-per-release", "gate", "startup", "series", "body", "served-by", "share", "upstream-error", "either", "stays", "peak", "waits", "twins", "outcome-counts", "label-values", "spread", "prompt-stream", "gone", "unseen",
-		"once", "destination", "silent", "request-ids", "answers", "absent", "families", "engine", "prefix", "at-limit", "state", "ends"}, sortedKeys(benchChecks)...)
+func Names() []string { return sortedKeys(library) }
+
+// library has every check of one scenario by its name.
+var library = map[string]func(Spec, *evidence.Run) finding{
+	"order":           order,
+	"waiting":         waiting,
+	"in-flight":       inFlight,
+	"arrives":         arrives,
+	"refused":         refused,
+	"reasons":         reasons,
+	"completed":       completed,
+	"aborted":         aborted,
+	"together":        together,
+	"undisturbed":     undisturbed,
+	"evicted":         evicted,
+	"never-served":    neverServed,
+	"one-per-release": onePerRelease,
+	"gate":            gate,
+	"startup":         startup,
+	"series":          series,
+	"body":            body,
+	"served-by":       servedBy,
+	"share":           share,
+	"peak":            peak,
+	"waits":           waits,
+	"twins":           twins,
+	"outcome-counts":  outcomeCounts,
+	"label-values":    labelValues,
+	"gone":            gone,
+	"unseen":          unseen,
+	"spread":          spread,
+	"prompt-stream":   promptStream,
+	"either":          either,
+	"stays":           stays,
+	"upstream-error":  upstreamError,
+	"once":            once, "destination": destination, "silent": silent, "request-ids": requestIDs, "answers": answers, "absent": absent, "families": families,
+	"engine": engine, "prefix": prefix, "at-limit": atLimit, "state": state, "ends": ends,
+	"same-interval": sameInterval, "shows-bands": showsBands, "gate-engaged": gateEngaged, "pressure": pressure,
+	"busy": busy, "calm": calm, "overload": overload, "knee": knee, "settings-kept": settingsKept,
+	"consolidation": consolidation, "token-pressure": tokenPressure, "demanded": demanded,
+	"four-figures": fourFigures, "honest-load": honestLoad, "eviction-recovery": evictionRecovery,
 }
 
 func judge(s Spec, r *evidence.Run) finding {
@@ -145,74 +182,7 @@ func judge(s Spec, r *evidence.Run) finding {
 			}
 		}
 	}
-	switch s.Check {
-	case "order":
-		return order(s, r)
-	case "waiting":
-		return waiting(s, r)
-	case "in-flight":
-		return inFlight(s, r)
-	case "arrives":
-		return arrives(s, r)
-	case "refused":
-		return refused(s, r)
-	case "reasons":
-		return reasons(s, r)
-	case "completed":
-		return completed(s, r)
-	case "aborted":
-		return aborted(s, r)
-	case "together":
-		return together(s, r)
-	case "undisturbed":
-		return undisturbed(s, r)
-	case "evicted":
-		return evicted(s, r)
-	case "never-served":
-		return neverServed(s, r)
-	case "one-per-release":
-		return onePerRelease(s, r)
-	case "gate":
-		return gate(s, r)
-	case "startup":
-		return startup(s, r)
-	case "series":
-		return series(s, r)
-	case "body":
-		return body(s, r)
-	case "served-by":
-		return servedBy(s, r)
-	case "share":
-		return share(s, r)
-	case "peak":
-		return peak(s, r)
-	case "waits":
-		return waits(s, r)
-	case "twins":
-		return twins(s, r)
-	case "outcome-counts":
-		return outcomeCounts(s, r)
-	case "label-values":
-		return labelValues(s, r)
-	case "gone":
-		return gone(s, r)
-	case "unseen":
-		return unseen(s, r)
-	case "spread":
-		return spread(s, r)
-	case "prompt-stream":
-		return promptStream(s, r)
-	case "either":
-		return either(s, r)
-	case "stays":
-		return stays(s, r)
-	case "upstream-error":
-		return upstreamError(s, r)
-	}
-	if f, ok := outside[s.Check]; ok {
-		return f(s, r)
-	}
-	if f, ok := benchChecks[s.Check]; ok {
+	if f, ok := library[s.Check]; ok {
 		return f(s, r)
 	}
 	return finding{kind: verdict.Error, figure: "unknown check", why: fmt.Sprintf("check %q is not in the library", s.Check)}

@@ -12,38 +12,28 @@ import (
 // Whole names the scenario of a verdict over the whole run.
 const Whole = "whole run"
 
-// WholeNames lists the checks over all scenarios together.
-func WholeNames() []string {
-	return append([]string{"conservation", "no-internal-errors", "one-dispatch", "declared-reasons", "clean-refusals", "refused-unseen", "work-conserving", "counters"},
-		sortedKeys(benchWholeChecks)...)
+// wholeLibrary has every check over all scenarios together by its name.
+var wholeLibrary = map[string]func(Spec, []evidence.Run) finding{
+	"conservation":       conservation,
+	"no-internal-errors": noInternalErrors,
+	"one-dispatch":       oneDispatch,
+	"declared-reasons":   declaredReasons,
+	"clean-refusals":     cleanRefusals,
+	"refused-unseen":     refusedUnseen,
+	"work-conserving":    workConserving,
+	"counters":           counters,
+	"isolation":          isolation, "same-capacity": sameCapacity, "baseline": baseline, "inversion": inversion, "loads-vary": loadsVary,
+	"threshold-ends": thresholdEnds, "slo-tradeoff": sloTradeoff, "holdback-curve": holdbackCurve,
 }
+
+// WholeNames lists the checks over all scenarios together.
+func WholeNames() []string { return sortedKeys(wholeLibrary) }
 
 // JudgeWhole runs one check on the evidence of all scenarios together.
 func JudgeWhole(s Spec, runs []evidence.Run) verdict.Verdict {
-	var f finding
-	switch s.Check {
-	case "conservation":
-		f = conservation(s, runs)
-	case "no-internal-errors":
-		f = noInternalErrors(s, runs)
-	case "one-dispatch":
-		f = oneDispatch(s, runs)
-	case "declared-reasons":
-		f = declaredReasons(s, runs)
-	case "clean-refusals":
-		f = cleanRefusals(s, runs)
-	case "refused-unseen":
-		f = refusedUnseen(s, runs)
-	case "work-conserving":
-		f = workConserving(s, runs)
-	case "counters":
-		f = counters(s, runs)
-	default:
-		if own, ok := benchWholeChecks[s.Check]; ok {
-			f = own(s, runs)
-			break
-		}
-		f = finding{kind: verdict.Error, figure: "unknown check", why: fmt.Sprintf("check %q is not in the library", s.Check)}
+	f := finding{kind: verdict.Error, figure: "unknown check", why: fmt.Sprintf("check %q is not in the library", s.Check)}
+	if check, ok := wholeLibrary[s.Check]; ok {
+		f = check(s, runs)
 	}
 	return verdict.Verdict{Requirement: s.Requirement, Scenario: Whole, Check: s.Check, Kind: f.kind, Figure: f.figure, Why: f.why,
 		Engaged: f.engaged, Witnesses: f.witnesses}

@@ -1,12 +1,10 @@
 package cli_test
 
 import (
-	"bufio"
 	"context"
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os/exec"
@@ -21,60 +19,10 @@ import (
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/reference/async"
 	"github.com/llm-weir/weir/reference/redisq"
+	"github.com/llm-weir/weir/reference/redisq/redistest"
 )
 
 var chaosRounds = flag.Int("chaos", 5, "rounds of TestChaos: a kill -9, a SIGTERM, broken connections, a kill -9 of the broker, a SIGSTOP, and so on")
-
-// redisServer is a redis-server on a free loopback port that keeps every write over a kill.
-type redisServer struct {
-	t          *testing.T
-	path, port string
-	dir        string
-	cmd        *exec.Cmd
-}
-
-func newRedisServer(t *testing.T) *redisServer {
-	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("no redis-server on PATH: the embedded server cannot show what a kill costs")
-	}
-	var lc net.ListenConfig
-	ln, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, port, _ := net.SplitHostPort(ln.Addr().String())
-	ln.Close()
-	s := &redisServer{t: t, path: path, port: port, dir: t.TempDir()}
-	s.start()
-	t.Cleanup(s.kill)
-	return s
-}
-
-func (s *redisServer) addr() string { return "127.0.0.1:" + s.port }
-
-func (s *redisServer) start() {
-	s.cmd = exec.Command(s.path, "--port", s.port, "--bind", "127.0.0.1", "--save", "", "--dir", s.dir, "--appendonly", "yes", "--appendfsync", "always")
-	out, err := s.cmd.StdoutPipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if strings.Contains(strings.ToLower(lines.Text()), "ready to accept connections") {
-			return
-		}
-	}
-	s.t.Fatal("redis-server did not start")
-}
-
-func (s *redisServer) kill() {
-	s.cmd.Process.Kill()
-	s.cmd.Wait()
-}
 
 // TestChaos: processors are killed, stopped and suspended, and lose their connections and their
 // broker, under load on a real server. Every request ends in exactly one result, and quotas are
@@ -87,8 +35,8 @@ func TestChaos(t *testing.T) {
 	if err != nil {
 		t.Skip("weir is not on PATH: run by testscript.Main only")
 	}
-	broker := newRedisServer(t)
-	addr := broker.addr()
+	broker := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always") // it keeps every write over a kill
+	addr := broker.Addr()
 	client := redis.NewClient(&redis.Options{Addr: addr, Protocol: 2}) // unlike the processor's, it connects again by itself
 	defer client.Close()
 	gateway := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -157,8 +105,8 @@ func TestChaos(t *testing.T) {
 				receive(time.Second)
 			}
 		case 3:
-			broker.kill()
-			broker.start()
+			broker.Kill()
+			broker.Start()
 		case 4:
 			victim.Process.Signal(syscall.SIGSTOP)
 			// The other takes up what the suspended one holds, once its leases are over.

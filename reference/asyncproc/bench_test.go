@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -24,6 +23,7 @@ import (
 	"github.com/llm-weir/weir/reference/async"
 	"github.com/llm-weir/weir/reference/asyncconfig"
 	"github.com/llm-weir/weir/reference/redisq"
+	"github.com/llm-weir/weir/reference/redisq/redistest"
 )
 
 var backlog = flag.Int("backlog", 0, "messages that wait in BenchmarkBacklogMemory, which is left out without; a million takes about a minute")
@@ -41,8 +41,8 @@ type bench struct {
 func benchmark(b *testing.B, answer func()) *bench {
 	r := &bench{arrived: make(chan string, 1<<16)}
 	var url string
-	if _, err := exec.LookPath("redis-server"); err == nil {
-		url, r.real = "redis://"+redisServer(b), true
+	if redistest.Found() {
+		url, r.real = "redis://"+redistest.Start(b).Addr(), true
 	} else {
 		b.Log("no redis-server on PATH: the figures are those of the embedded server")
 		url = "redis://" + miniredis.RunT(b).Addr()

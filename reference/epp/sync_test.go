@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +22,7 @@ import (
 	"github.com/llm-weir/weir/reference/extproc"
 	"github.com/llm-weir/weir/reference/loadsync"
 	"github.com/llm-weir/weir/reference/picker"
+	"github.com/llm-weir/weir/reference/redisq/redistest"
 )
 
 // lag is more than a change takes to reach the others.
@@ -315,28 +315,7 @@ func TestSyncIsDeclined(t *testing.T) {
 
 // TestRedisServer plays the twins over sockets with a real server, its end and its return, where there is one.
 func TestRedisServer(t *testing.T) {
-	program, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("no redis-server on the PATH")
-	}
-	var lc net.ListenConfig
-	ln, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := ln.Addr().String()
-	ln.Close()
-	_, port, _ := net.SplitHostPort(address)
-	begin := func() (end func()) {
-		c := exec.CommandContext(context.WithoutCancel(t.Context()), program, "--port", port, "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir())
-		if err := c.Start(); err != nil {
-			t.Fatal(err)
-		}
-		return func() {
-			_ = c.Process.Kill()
-			_ = c.Wait()
-		}
-	}
+	redis := redistest.New(t)
 	servers := make([]*Server, 2)
 	for i := range servers {
 		cfg := counting(t, 2, "")
@@ -345,7 +324,7 @@ func TestRedisServer(t *testing.T) {
 			t.Fatal(err)
 		}
 		if servers[i], err = Serve(Options{Wiring: DefaultWiring(p, cfg.Contract), Config: cfg, PoolName: "pool", GRPCAddr: "127.0.0.1:0", HealthAddr: "127.0.0.1:0",
-			MetricsAddr: "127.0.0.1:0", Endpoints: []picker.Endpoint{at("a", 1)}, ScrapeInterval: -1, SyncRedis: "redis://" + address,
+			MetricsAddr: "127.0.0.1:0", Endpoints: []picker.Endpoint{at("a", 1)}, ScrapeInterval: -1, SyncRedis: "redis://" + redis.Addr(),
 			Logger: slog.New(slog.DiscardHandler)}); err != nil {
 			t.Fatal(err)
 		}
@@ -364,7 +343,7 @@ func TestRedisServer(t *testing.T) {
 			clock.Sleep(ctx, time.Millisecond)
 		}
 	}
-	end := begin()
+	redis.Start()
 	submit := func(s *Server) Placement {
 		placed, outcome := s.Driver().Submit(t.Context(), extproc.Submission{Request: picker.Request{FairnessID: "f"}})
 		if outcome != wire.Dispatched {
@@ -376,11 +355,10 @@ func TestRedisServer(t *testing.T) {
 	full(q, 0.5)
 	submit(q)
 	full(p, 1)
-	end()
+	redis.Kill()
 	full(p, 0.5) // each counts its own only
 	full(q, 0.5)
-	end = begin()
-	defer func() { end() }()
+	redis.Start()
 	full(p, 1)
 	full(q, 1)
 	p.Driver().Finish(first.ID)

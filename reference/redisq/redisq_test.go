@@ -1,11 +1,8 @@
 package redisq
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/llm-weir/weir/reference/async"
+	"github.com/llm-weir/weir/reference/redisq/redistest"
 )
 
 // each runs a test on the embedded server, and on redis-server where there is one.
@@ -26,40 +24,10 @@ func each(t *testing.T, f func(t *testing.T, c *redis.Client)) {
 		f(t, c)
 	})
 	t.Run("redis-server", func(t *testing.T) {
-		c := redis.NewClient(Limit(&redis.Options{Network: "unix", Addr: startServer(t)}))
+		c := AddressClient(redistest.Start(t).Addr())
 		t.Cleanup(func() { c.Close() })
 		f(t, c)
 	})
-}
-
-// startServer starts a redis-server and returns its socket.
-func startServer(t *testing.T) string {
-	t.Helper()
-	path, err := exec.LookPath("redis-server")
-	if err != nil {
-		t.Skip("no redis-server on PATH: this test runs against the embedded server only")
-	}
-	dir := t.TempDir()
-	socket := filepath.Join(dir, "s")
-	cmd := exec.Command(path, "--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir)
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-	})
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if strings.Contains(strings.ToLower(lines.Text()), "ready to accept connections") {
-			return socket
-		}
-	}
-	t.Fatal("redis-server did not start")
-	return ""
 }
 
 var ctx = context.Background()

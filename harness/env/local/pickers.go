@@ -97,7 +97,7 @@ func (st *stage) servePicker(grpcAddr, metricsAddr, sync string) (*epp.Server, e
 		s.opts.Tamper.Wiring(&w)
 	}
 	sv, err := epp.Serve(epp.Options{Wiring: w, Config: s.loaded, PoolName: "local", GRPCAddr: grpcAddr, HealthAddr: loopback, MetricsAddr: metricsAddr,
-		Endpoints: pool(st.members()), Objectives: s.cfg.Objectives, Clock: st.clock, OnDecision: st.decided, SyncRedis: sync, Logger: slog.New(slog.DiscardHandler)})
+		Endpoints: pool(st.members()), Objectives: s.cfg.Objectives, Clock: st.Clock, OnDecision: st.decided, SyncRedis: sync, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, fmt.Errorf("picker: %w", err)
 	}
@@ -193,7 +193,7 @@ func (p program) Restart(ctx context.Context) error {
 
 // settle gives the program time to take over what nobody can see it take over: labels and objectives, which it has been sent.
 func (p program) settle(ctx context.Context) {
-	p.st.Await(ctx, p.st.clock.Now()+sut.GaugeLimit, func() bool { return false })
+	p.st.Await(ctx, p.st.Clock.Now()+sut.GaugeLimit, func() bool { return false })
 }
 
 // Limits of what a program is given time for after a change of its pool, and the time without a scrape after which a model server
@@ -210,7 +210,7 @@ func (p program) awaitScrapes(ctx context.Context, members, others []*sim) {
 		count int64
 		at    time.Duration
 	}
-	now := p.st.clock.Now()
+	now := p.st.Clock.Now()
 	from, last := map[*sim]int64{}, map[*sim]seen{}
 	for _, sm := range members {
 		from[sm] = sm.server.Scrapes()
@@ -225,9 +225,9 @@ func (p program) awaitScrapes(ctx context.Context, members, others []*sim) {
 		}
 		for sm, was := range last {
 			if n := sm.server.Scrapes(); n != was.count {
-				last[sm] = seen{n, p.st.clock.Now()}
+				last[sm] = seen{n, p.st.Clock.Now()}
 				done = false
-			} else if was.count > 0 && p.st.clock.Now()-was.at < quietLimit {
+			} else if was.count > 0 && p.st.Clock.Now()-was.at < quietLimit {
 				done = false
 			}
 		}

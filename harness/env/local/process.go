@@ -30,7 +30,7 @@ const Ready = "picker ready"
 
 // TryStart implements sut.Stage.
 func (st *stage) TryStart(ctx context.Context, name, doc string, stable bool) evidence.Process {
-	began := st.clock.Now()
+	began := st.Clock.Now()
 	var p evidence.Process
 	switch {
 	case st.sys.opts.Command != nil:
@@ -40,7 +40,7 @@ func (st *stage) TryStart(ctx context.Context, name, doc string, stable bool) ev
 	default:
 		p = st.startProcess(ctx, doc, stable)
 	}
-	p.Case, p.Duration = name, int64(st.clock.Now()-began)
+	p.Case, p.Duration = name, int64(st.Clock.Now()-began)
 	if len(p.Text) > 4096 {
 		p.Text = p.Text[:4096]
 	}

@@ -11,12 +11,8 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/llm-weir/weir/harness/env"
-	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/reference/gateway"
 )
@@ -79,7 +75,7 @@ func (st *stage) Sample(mark, endpoint string, all bool) error {
 
 // sample reads the page of the router, or of endpoint, and keeps of it what p says.
 func (st *stage) sample(endpoint string, p env.Page) error {
-	p.At = int64(st.clock.Now())
+	p.At = int64(st.Clock.Now())
 	address := st.router.MetricsAddr()
 	if endpoint != "" {
 		sm := st.sim(endpoint)
@@ -107,7 +103,7 @@ func (st *stage) Shutdown() {
 		ctx, cancel := context.WithTimeout(st.base, 30*time.Second)
 		defer cancel()
 		_ = st.router.Shutdown(ctx) // a drain that is cut short by the end of the scenario is the scenario's own doing
-		st.wake()
+		st.Wake()
 	})
 }
 
@@ -129,18 +125,7 @@ func (st *stage) Streams(n int) error { return st.doors[0].gateway.Idle(st.base,
 
 // Health implements sut.Stage.
 func (st *stage) Health(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	conn, err := grpc.NewClient(st.router.HealthAddr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return "", fmt.Errorf("health service: %w", err)
-	}
-	defer conn.Close()
-	r, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
-	if err != nil {
-		return "", fmt.Errorf("health service: %w", err)
-	}
-	return r.GetStatus().String(), nil
+	return env.Health(ctx, st.router.HealthAddr())
 }
 
 // restartLimit is how long the old router may take to end and the new one to be reached.
@@ -186,21 +171,14 @@ func (st *stage) SetObjectives(m map[string]int, objects []sut.Objective) error 
 }
 
 // exchanged records what the gateway saw.
-func (st *stage) exchanged(x gateway.Exchange) {
-	e := evidence.Exchange{ID: x.ID, RequestID: x.RequestID, First: int64(x.First),
-		HeaderDestination: st.endpointAt(x.HeaderDestination), MetadataDestination: st.endpointAt(x.MetadataDestination)}
-	if x.First < 0 {
-		e.First = evidence.Never
-	}
-	st.out.Exchange(e)
-}
+func (st *stage) exchanged(x gateway.Exchange) { st.out.Exchange(env.Exchanged(x, st.endpointAt)) }
 
-// endpointAt is the name of the model server at an address, or the address if none of them is there.
+// endpointAt is the name of the model server at an address; "" for none.
 func (st *stage) endpointAt(address string) string {
 	for _, sm := range st.sims {
 		if sm.addr == address {
 			return sm.spec.Name
 		}
 	}
-	return address
+	return ""
 }

@@ -128,7 +128,7 @@ func (st *stage) openDoors() error {
 	}
 	client := openai.NewClient(256)
 	for _, r := range st.pickers() {
-		g, err := gateway.New(gateway.Config{ExtProcAddr: r.GRPCAddr(), TLS: toPicker, Clock: st.clock, Observe: st.exchanged, Logger: slog.New(slog.DiscardHandler)})
+		g, err := gateway.New(gateway.Config{ExtProcAddr: r.GRPCAddr(), TLS: toPicker, Clock: st.Clock, Observe: st.exchanged, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			return fmt.Errorf("gateway: %w", err)
 		}
@@ -139,7 +139,7 @@ func (st *stage) openDoors() error {
 			return fmt.Errorf("gateway: %w", err)
 		}
 		d.front = serve(&st.tasks, ln, st.counted(g.Handler()))
-		d.sender = &openai.Sender{Client: client, Clock: st.clock, BaseURL: "http://" + ln.Addr().String()}
+		d.sender = &openai.Sender{Client: client, Clock: st.Clock, BaseURL: "http://" + ln.Addr().String()}
 	}
 	return nil
 }

@@ -2,18 +2,15 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sort"
 	"sync"
 	"time"
 
-	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/env"
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
-	"github.com/llm-weir/weir/loadgen/openai"
 	"github.com/llm-weir/weir/loadgen/plan"
 	"github.com/llm-weir/weir/loadgen/runner"
 	"github.com/llm-weir/weir/reference/epp"
@@ -23,10 +20,10 @@ import (
 
 // stage is one running system. It implements sut.Stage.
 type stage struct {
+	*env.Clients
 	scenario string
 	sys      *System
 	out      evidence.Sink
-	clock    clock.Real
 	sims     []*sim
 	router   router
 	down     chan struct{} // closed when the router has ended after Shutdown; nil before
@@ -34,28 +31,15 @@ type stage struct {
 	doors    []*door
 	exchange *exchange // where pickers tell each other of their load; nil: they do not
 
-	base     context.Context
-	cancel   context.CancelCauseFunc
-	requests sync.WaitGroup // clients
-	tasks    sync.WaitGroup // servers and shutdowns
-	once     sync.Once
-	failure  error // of close
+	base    context.Context
+	cancel  context.CancelCauseFunc
+	tasks   sync.WaitGroup // servers and shutdowns
+	once    sync.Once
+	failure error // of close
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed and replaced at every change
-	clients  map[string]*client
-	order    []*client
-	open     int      // clients without an ending
 	handling int      // requests inside the gateway
 	member   []string // names of the endpoints in the pool
-}
-
-type client struct {
-	id        string
-	cancel    context.CancelCauseFunc
-	ended     bool
-	refused   bool
-	abandoned bool
 }
 
 var (
@@ -64,68 +48,9 @@ var (
 	_ sut.Refuser = (*stage)(nil)
 )
 
-// pollPeriod bounds how late Await notices what nobody announces: the router's own gauges.
-const pollPeriod = 5 * time.Millisecond
-
-// Now implements sut.Stage.
-func (st *stage) Now() time.Duration { return st.clock.Now() }
-
-// wake tells every Await that something has changed.
-func (st *stage) wake() {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	close(st.changed)
-	st.changed = make(chan struct{})
-}
-
-// Await implements sut.Stage.
-func (st *stage) Await(ctx context.Context, until time.Duration, cond func() bool) bool {
-	for {
-		st.mu.Lock()
-		changed := st.changed
-		st.mu.Unlock()
-		if cond() {
-			return true
-		}
-		left := until - st.clock.Now()
-		if left <= 0 || ctx.Err() != nil {
-			return false
-		}
-		t := st.clock.Timer(min(left, pollPeriod))
-		select {
-		case <-changed:
-		case <-t.C:
-		case <-ctx.Done():
-		}
-		t.Stop()
-	}
-}
-
 // Send implements sut.Stage.
 func (st *stage) Send(r sut.Request) {
-	ctx, cancel := context.WithCancelCause(st.base)
-	c := &client{id: r.ID, cancel: cancel}
-	st.mu.Lock()
-	st.clients[r.ID] = c
-	st.order = append(st.order, c)
-	st.open++
-	st.mu.Unlock()
-	q := openai.Request{Scenario: st.scenario, ID: r.ID, Path: env.Path(r), Method: r.Method, Body: env.Body(r), Stream: r.Stream,
-		Headers: env.Headers(st.scenario, r, st.address), Intended: st.clock.Now(), BodyDelay: r.BodyDelay}
-	st.requests.Go(func() {
-		rec := st.sender(r.Picker).Do(ctx, q, nil)
-		cancel(nil)
-		st.mu.Lock()
-		if c.abandoned {
-			rec.Outcome = evidence.Unfinished
-		}
-		c.ended, c.refused = true, rec.Outcome == evidence.Refused
-		st.open--
-		st.mu.Unlock()
-		rec.Tenant, rec.Objective = r.Tenant, r.Objective
-		st.out.Client(rec)
-		st.wake()
-	})
+	st.Start(st.base, st.sender(r.Picker), st.scenario, r, st.address, st.out.Client)
 }
 
 func (st *stage) address(name string) string {
@@ -133,65 +58,6 @@ func (st *stage) address(name string) string {
 		return sm.addr
 	}
 	return ""
-}
-
-// Cancel implements sut.Stage.
-func (st *stage) Cancel(id string) { st.leave(id, false) }
-
-// Abandon implements sut.Stage.
-func (st *stage) Abandon(id string) { st.leave(id, true) }
-
-func (st *stage) leave(id string, abandon bool) {
-	st.mu.Lock()
-	c := st.clients[id]
-	if c != nil && !c.ended {
-		c.abandoned = abandon
-	}
-	st.mu.Unlock()
-	if c == nil {
-		return
-	}
-	if abandon {
-		c.cancel(errors.New("the harness gave it up"))
-	} else {
-		c.cancel(openai.ErrCancelled)
-	}
-}
-
-// Ended implements sut.Stage.
-func (st *stage) Ended(id string) bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	c := st.clients[id]
-	return c != nil && c.ended
-}
-
-// Refused implements sut.Refuser.
-func (st *stage) Refused(id string) bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	c := st.clients[id]
-	return c != nil && c.ended && c.refused
-}
-
-// Unended implements sut.Stage.
-func (st *stage) Unended() []string {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	var out []string
-	for _, c := range st.order {
-		if !c.ended {
-			out = append(out, c.id)
-		}
-	}
-	return out
-}
-
-// Open implements sut.Stage.
-func (st *stage) Open() int {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.open
 }
 
 func (st *stage) sim(name string) *sim {
@@ -358,7 +224,7 @@ const settleLimit = 3 * time.Second
 
 // flush hands the model servers' records over, once nothing runs there any more.
 func (st *stage) flush() {
-	st.Await(context.Background(), st.clock.Now()+settleLimit, func() bool {
+	st.Await(context.Background(), st.Clock.Now()+settleLimit, func() bool {
 		for _, sm := range st.sims {
 			if sm.server.InFlight() > 0 {
 				return false

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/llm-weir/weir/harness/clock"
+	"github.com/llm-weir/weir/harness/env"
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/sim-vllm/presets"
@@ -27,7 +27,7 @@ type sim struct {
 
 // start brings model servers, picker and gateway up; what came up is taken down again if the rest does not.
 func start(ctx context.Context, scenario string, s *System, out evidence.Sink) (st *stage, err error) {
-	st = &stage{scenario: scenario, sys: s, out: out, clock: clock.NewReal(), clients: map[string]*client{}, changed: make(chan struct{})}
+	st = &stage{scenario: scenario, sys: s, out: out, Clients: env.NewClients()}
 	st.base, st.cancel = context.WithCancelCause(context.Background())
 	defer func() {
 		if err != nil {
@@ -64,8 +64,8 @@ func (st *stage) startSim(spec sut.Endpoint) (*sim, error) {
 	if n := st.sys.cfg.MaxSeqs; n > 0 {
 		ec.MaxNumSeqs = n
 	}
-	sv, err := server.New(server.Config{Name: spec.Name, Engine: ec, Clock: st.clock, Hold: st.sys.cfg.Hold,
-		HeldAsWaiting: st.sys.cfg.HeldAsWaiting, OnEvent: st.wake})
+	sv, err := server.New(server.Config{Name: spec.Name, Engine: ec, Clock: st.Clock, Hold: st.sys.cfg.Hold,
+		HeldAsWaiting: st.sys.cfg.HeldAsWaiting, OnEvent: st.Wake})
 	if err != nil {
 		return nil, fmt.Errorf("model server %s: %w", spec.Name, err)
 	}
@@ -94,7 +94,7 @@ func (st *stage) counted(h http.Handler) http.Handler {
 		st.mu.Lock()
 		st.handling += by
 		st.mu.Unlock()
-		st.wake()
+		st.Wake()
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		count(1)
@@ -118,14 +118,14 @@ func (st *stage) members() []*sim {
 func (st *stage) close() error {
 	st.once.Do(func() {
 		st.cancel(errors.New("the scenario is over"))
-		st.requests.Wait()
+		st.Wait()
 		for _, d := range st.doors {
 			d.gateway.Close()
 			if d.front != nil {
 				d.front.Close()
 			}
 		}
-		st.Await(context.Background(), st.clock.Now()+settleLimit, st.unhandled)
+		st.Await(context.Background(), st.Clock.Now()+settleLimit, st.unhandled)
 		if st.router != nil {
 			st.failure = st.router.Close()
 		}

@@ -14,9 +14,9 @@ func (st *stage) Watch(mark string, every time.Duration) (stop func()) {
 	var readers sync.WaitGroup
 	watch := func(endpoint string) {
 		readers.Go(func() {
-			for at := st.clock.Now(); ; at += every {
+			for at := st.Clock.Now(); ; at += every {
 				_ = st.sample(endpoint, env.Page{Mark: mark, Source: "router", Only: env.Pressure}) // one that cannot be read leaves no sample
-				t := st.clock.Timer(at + every - st.clock.Now())
+				t := st.Clock.Timer(at + every - st.Clock.Now())
 				select {
 				case <-t.C:
 				case <-over:

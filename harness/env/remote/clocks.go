@@ -33,11 +33,11 @@ func (st *stage) compare(ctx context.Context) (map[string]reading, error) {
 	for range roundTrips {
 		for _, sm := range st.sims {
 			var a server.About
-			before := int64(st.clock.Now())
+			before := int64(st.Clock.Now())
 			if err := sm.bounded(ctx, http.MethodGet, "/admin/about", nil, &a); err != nil {
 				return nil, err
 			}
-			after := int64(st.clock.Now())
+			after := int64(st.Clock.Now())
 			r := reading{offset: a.NowNs - (before+after)/2, bound: (after-before)/2 + 1}
 			if best, ok := found[a.Clock]; !ok || r.bound < best.bound {
 				found[a.Clock] = r

@@ -32,14 +32,12 @@ func direct(s sut.Script) []string {
 // far says that the way through the data plane is too long; "" if it is not, or if nothing is known of it.
 func (st *stage) far(log []evidence.Backend) string {
 	fastest, who := time.Duration(math.MaxInt64), ""
-	st.mu.Lock()
-	defer st.mu.Unlock()
 	for _, b := range log {
-		c := st.clients[b.ID]
-		if c == nil || !slices.Contains(st.direct, b.ID) {
+		sent, ok := st.SentAt(b.ID)
+		if !ok || !slices.Contains(st.direct, b.ID) {
 			continue
 		}
-		if d := time.Duration(b.Arrival) - c.sent; d < fastest {
+		if d := time.Duration(b.Arrival) - sent; d < fastest {
 			fastest, who = d, b.ID
 		}
 	}

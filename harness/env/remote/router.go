@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"slices"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
-	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
-
 	"github.com/llm-weir/weir/harness/env"
 	"github.com/llm-weir/weir/harness/env/binary"
 	"github.com/llm-weir/weir/harness/evidence"
@@ -34,7 +30,7 @@ func (st *stage) QueueSize() (int, bool) {
 
 // Sample implements sut.Stage.
 func (st *stage) Sample(mark, endpoint string, all bool) error {
-	p := env.Page{At: int64(st.clock.Now()), Mark: mark, Source: "router", All: all}
+	p := env.Page{At: int64(st.Clock.Now()), Mark: mark, Source: "router", All: all}
 	address := st.sys.opts.Running.Metrics
 	if endpoint != "" {
 		sm := st.sim(endpoint)
@@ -102,7 +98,7 @@ func (st *stage) Shutdown() {
 		if err := st.hook(st.base, "stop", st.sys.doc, false); err != nil {
 			st.lost(fmt.Errorf("stop command: %w", err))
 		}
-		st.wake()
+		st.Wake()
 	})
 }
 
@@ -148,25 +144,14 @@ func (st *stage) Streams(n int) error { return st.gateway.Idle(st.base, n) }
 
 // Health implements sut.Stage.
 func (st *stage) Health(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, pageLimit)
-	defer cancel()
-	conn, err := grpc.NewClient(st.sys.opts.Running.Health, grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		return "", fmt.Errorf("health service: %w", err)
-	}
-	defer conn.Close()
-	r, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{})
-	if err != nil {
-		return "", fmt.Errorf("health service: %w", err)
-	}
-	return r.GetStatus().String(), nil
+	return env.Health(ctx, st.sys.opts.Running.Health)
 }
 
 // TryStart implements sut.Stage.
 func (st *stage) TryStart(ctx context.Context, name, doc string, stable bool) evidence.Process {
-	began := st.clock.Now()
+	began := st.Clock.Now()
 	err := st.hook(ctx, "try", doc, stable)
-	p := evidence.Process{Case: name, Started: err == nil, Duration: int64(st.clock.Now() - began)}
+	p := evidence.Process{Case: name, Started: err == nil, Duration: int64(st.Clock.Now() - began)}
 	var refused *binary.StartError
 	switch {
 	case errors.As(err, &refused):
@@ -181,23 +166,16 @@ func (st *stage) TryStart(ctx context.Context, name, doc string, stable bool) ev
 }
 
 // exchanged records what our gateway saw.
-func (st *stage) exchanged(x gateway.Exchange) {
-	e := evidence.Exchange{ID: x.ID, RequestID: x.RequestID, First: int64(x.First), HeaderDestination: st.endpointAt(x.HeaderDestination),
-		MetadataDestination: st.endpointAt(x.MetadataDestination)}
-	if x.First < 0 {
-		e.First = evidence.Never
-	}
-	st.out.Exchange(e)
-}
+func (st *stage) exchanged(x gateway.Exchange) { st.out.Exchange(env.Exchanged(x, st.endpointAt)) }
 
-// endpointAt is the name of the simulator at an address, or the address if none of them is there.
+// endpointAt is the name of the simulator at an address; "" for none.
 func (st *stage) endpointAt(address string) string {
 	for _, sm := range st.sims {
 		if sm.address == address {
 			return sm.spec.Name
 		}
 	}
-	return address
+	return ""
 }
 
 // about says how to reach what is up.

@@ -12,7 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/env"
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
@@ -24,10 +23,10 @@ import (
 
 // stage is the surroundings of one router during one scenario. It implements sut.Stage.
 type stage struct {
+	*env.Clients
 	scenario string
 	sys      *System
 	out      evidence.Sink
-	clock    clock.Real
 	sims     []*sim // in the order of the scenario's endpoints
 	before   map[string]reading
 	dir      string       // for the files of the hooks
@@ -42,7 +41,6 @@ type stage struct {
 	cancel   context.CancelCauseFunc
 	broken   context.Context // ends, with the cause, when a simulator is lost
 	breakOff context.CancelCauseFunc
-	requests sync.WaitGroup // clients
 	tasks    sync.WaitGroup // mirrors, servers and shutdowns
 	once     sync.Once
 	failure  error         // of close
@@ -51,87 +49,30 @@ type stage struct {
 	waiting  bool          // inside Await, where the mirrors are recent enough
 	direct   []string      // ids of requests that are sent while the gate is open
 
-	mu      sync.Mutex
-	changed chan struct{} // closed and replaced at every change
-	clients map[string]*client
-	order   []*client
-	open    int // clients without an ending
+	mu sync.Mutex // of the mirrors
 }
 
-type client struct {
-	id        string
-	sent      time.Duration
-	cancel    context.CancelCauseFunc
-	ended     bool
-	abandoned bool
-}
-
-var _ sut.Stage = (*stage)(nil)
-
-// pollPeriod bounds how late Await notices what nobody announces: the router's own gauges.
-const pollPeriod = 5 * time.Millisecond
-
-// Now implements sut.Stage.
-func (st *stage) Now() time.Duration { return st.clock.Now() }
-
-// wake tells Await that something has changed.
-func (st *stage) wake() {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	close(st.changed)
-	st.changed = make(chan struct{})
-}
+var (
+	_ sut.Stage   = (*stage)(nil)
+	_ sut.Refuser = (*stage)(nil)
+)
 
 // Await implements sut.Stage.
 func (st *stage) Await(ctx context.Context, until time.Duration, cond func() bool) bool {
 	st.waiting = true
 	defer func() { st.waiting = false }()
-	for {
-		st.mu.Lock()
-		changed := st.changed
-		st.mu.Unlock()
-		if cond() {
-			return true
-		}
-		left := until - st.clock.Now()
-		if left <= 0 || ctx.Err() != nil {
-			return false
-		}
-		t := st.clock.Timer(min(left, pollPeriod))
-		select {
-		case <-changed:
-		case <-t.C:
-		case <-ctx.Done():
-		}
-		t.Stop()
-	}
+	return st.Clients.Await(ctx, until, cond)
 }
 
 // Send implements sut.Stage.
 func (st *stage) Send(r sut.Request) {
-	ctx, cancel := context.WithCancelCause(st.base)
-	c := &client{id: r.ID, sent: st.clock.Now(), cancel: cancel}
-	st.mu.Lock()
-	st.clients[r.ID] = c
-	st.order = append(st.order, c)
-	st.open++
-	st.mu.Unlock()
-	q := openai.Request{Scenario: st.scenario, ID: r.ID, Path: env.Path(r), Method: r.Method, Body: env.Body(r), Stream: r.Stream,
-		Headers: env.Headers(st.scenario, r, st.address), Intended: st.clock.Now(), BodyDelay: r.BodyDelay}
-	st.requests.Go(func() {
-		rec := st.sender.Do(ctx, q, nil)
-		cancel(nil)
-		st.mu.Lock()
-		if c.abandoned {
-			rec.Outcome = evidence.Unfinished
-		}
-		c.ended = true
-		st.open--
-		st.mu.Unlock()
-		rec.Tenant, rec.Objective, rec.Endpoint = r.Tenant, r.Objective, st.called(rec.Endpoint)
-		st.out.Client(rec)
-		st.wake()
-	})
+	st.Start(st.base, st.sender, st.scenario, r, st.address, st.client)
+}
+
+// client hands a client's record over.
+func (st *stage) client(c evidence.Client) {
+	c.Endpoint = st.called(c.Endpoint)
+	st.out.Client(c)
 }
 
 // called is what the scenario calls a simulator.
@@ -149,56 +90,6 @@ func (st *stage) address(name string) string {
 		return sm.address
 	}
 	return ""
-}
-
-// Cancel implements sut.Stage.
-func (st *stage) Cancel(id string) { st.leave(id, false) }
-
-// Abandon implements sut.Stage.
-func (st *stage) Abandon(id string) { st.leave(id, true) }
-
-func (st *stage) leave(id string, abandon bool) {
-	st.mu.Lock()
-	c := st.clients[id]
-	if c != nil && !c.ended {
-		c.abandoned = abandon
-	}
-	st.mu.Unlock()
-	switch {
-	case c == nil:
-	case abandon:
-		c.cancel(errors.New("the harness gave it up"))
-	default:
-		c.cancel(openai.ErrCancelled)
-	}
-}
-
-// Ended implements sut.Stage.
-func (st *stage) Ended(id string) bool {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	c := st.clients[id]
-	return c != nil && c.ended
-}
-
-// Unended implements sut.Stage.
-func (st *stage) Unended() []string {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	var out []string
-	for _, c := range st.order {
-		if !c.ended {
-			out = append(out, c.id)
-		}
-	}
-	return out
-}
-
-// Open implements sut.Stage.
-func (st *stage) Open() int {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.open
 }
 
 func (st *stage) sim(name string) *sim {
@@ -228,7 +119,7 @@ func (st *stage) follow(sm *sim) {
 		news := sm.apply(c)
 		st.mu.Unlock()
 		if news {
-			st.wake()
+			st.Wake()
 		}
 	}
 }
@@ -368,10 +259,7 @@ func (st *stage) Scrapes(endpoint string) int64 {
 func (st *stage) Load(ctx context.Context, p plan.Plan) (string, error) {
 	names := st.sys.opts.Names
 	s, err := runner.Run(ctx, p, runner.Config{Sender: st.sender, Scenario: st.scenario, Model: env.Model, Timeout: time.Minute,
-		FairnessHeader: names.Fairness[0], ObjectiveHeader: names.Objective[0], OnDone: func(c evidence.Client) {
-			c.Endpoint = st.called(c.Endpoint)
-			st.out.Client(c)
-		}})
+		FairnessHeader: names.Fairness[0], ObjectiveHeader: names.Objective[0], OnDone: st.client})
 	return s.Invalid, err
 }
 
@@ -380,7 +268,7 @@ const settleLimit = 3 * time.Second
 
 // flush hands the simulators' records over once nothing runs there any more, and says what makes them worthless.
 func (st *stage) flush(ctx context.Context) error {
-	st.Await(context.Background(), st.clock.Now()+settleLimit, func() bool {
+	st.Await(context.Background(), st.Clock.Now()+settleLimit, func() bool {
 		st.mu.Lock()
 		defer st.mu.Unlock()
 		for _, sm := range st.sims {
@@ -388,7 +276,7 @@ func (st *stage) flush(ctx context.Context) error {
 				return false
 			}
 		}
-		return st.open == 0
+		return st.Open() == 0
 	})
 	log := st.log()
 	st.out.File("hooks.log", []byte(st.printed.String()))
@@ -421,14 +309,14 @@ func (st *stage) flush(ctx context.Context) error {
 func (st *stage) close() error {
 	st.once.Do(func() {
 		st.cancel(errors.New("the scenario is over"))
-		st.requests.Wait()
+		st.Wait()
 		if st.front != nil {
 			st.front.Close()
 		}
 		if st.gateway != nil {
 			st.failure = st.gateway.Close()
 		}
-		st.Await(context.Background(), st.clock.Now()+settleLimit, func() bool { return st.handling.Load() == 0 })
+		st.Await(context.Background(), st.Clock.Now()+settleLimit, func() bool { return st.handling.Load() == 0 })
 		st.tasks.Wait()
 		st.control.CloseIdleConnections()
 		if st.sender != nil {

@@ -17,6 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/llm-weir/weir/harness/clock"
+	"github.com/llm-weir/weir/harness/env"
 	"github.com/llm-weir/weir/harness/env/binary"
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
@@ -36,7 +37,7 @@ func (s *System) simulators(client *http.Client) []*sim {
 
 // start sets the simulators up, configures the router, and compares the clocks.
 func start(ctx context.Context, scenario string, s *System, out evidence.Sink) (st *stage, err error) {
-	st = &stage{scenario: scenario, sys: s, out: out, clock: clock.NewReal(), clients: map[string]*client{}, changed: make(chan struct{}), control: openai.NewClient(32)}
+	st = &stage{scenario: scenario, sys: s, out: out, Clients: env.NewClients(), control: openai.NewClient(32)}
 	st.base, st.cancel = context.WithCancelCause(context.Background())
 	st.broken, st.breakOff = context.WithCancelCause(context.Background())
 	defer func() {
@@ -79,7 +80,7 @@ func start(ctx context.Context, scenario string, s *System, out evidence.Sink) (
 
 // openDoor finds out where clients send: to the router, or to a gateway of ours in front of a picker.
 func (st *stage) openDoor() error {
-	st.sender = &openai.Sender{Client: openai.NewClient(256), Clock: st.clock, BaseURL: st.sys.opts.Running.Gateway}
+	st.sender = &openai.Sender{Client: openai.NewClient(256), Clock: st.Clock, BaseURL: st.sys.opts.Running.Gateway}
 	if st.sys.extProc() == "" {
 		return nil
 	}
@@ -87,7 +88,7 @@ func (st *stage) openDoor() error {
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
-	st.gateway, err = gateway.New(gateway.Config{ExtProcAddr: st.sys.extProc(), TLS: toPicker, Clock: st.clock, Observe: st.exchanged, Logger: slog.New(slog.DiscardHandler)})
+	st.gateway, err = gateway.New(gateway.Config{ExtProcAddr: st.sys.extProc(), TLS: toPicker, Clock: st.Clock, Observe: st.exchanged, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil || st.sys.opts.Front == "" {
 		return err
 	}
@@ -107,7 +108,7 @@ func (st *stage) counted(h http.Handler) http.Handler {
 		st.handling.Add(1)
 		defer func() {
 			st.handling.Add(-1)
-			st.wake()
+			st.Wake()
 		}()
 		h.ServeHTTP(w, r)
 	})
