@@ -29,7 +29,7 @@ func Judge(b *evidence.Bundle) []verdict.Verdict {
 		default:
 			v, ok := unjoined(b.Manifest, spec)
 			if !ok {
-				v = observedWhole(b.Manifest, checks.JudgeWhole(spec, b.Runs))
+				v = observedWhole(b.Manifest, spec, checks.JudgeWhole(spec, b.Runs))
 			}
 			out = append(out, v)
 		}

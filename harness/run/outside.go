@@ -124,7 +124,8 @@ func (s *Session) letKeep(ctx context.Context, sys sut.System, i int, rec *evide
 // compared nothing is known of what came first.
 func observed(m evidence.Manifest, s evidence.ScenarioEntry, vs []verdict.Verdict) []verdict.Verdict {
 	for i, v := range vs {
-		if v.Kind != verdict.Pass && v.Kind != verdict.Fail || checks.OutsideOnly(v.Check) {
+		spec, err := checks.FromEntry(s.Checks[i]) // one verdict a check
+		if err != nil || v.Kind != verdict.Pass && v.Kind != verdict.Fail || checks.OutsideOnly(spec) {
 			continue
 		}
 		switch {
@@ -138,8 +139,8 @@ func observed(m evidence.Manifest, s evidence.ScenarioEntry, vs []verdict.Verdic
 }
 
 // observedWhole does so for a check over the whole run.
-func observedWhole(m evidence.Manifest, v verdict.Verdict) verdict.Verdict {
-	if v.Kind != verdict.Pass && v.Kind != verdict.Fail || checks.OutsideOnly(v.Check) {
+func observedWhole(m evidence.Manifest, spec checks.Spec, v verdict.Verdict) verdict.Verdict {
+	if v.Kind != verdict.Pass && v.Kind != verdict.Fail || checks.OutsideOnly(spec) {
 		return v
 	}
 	blurred := slices.IndexFunc(m.Scenarios, func(s evidence.ScenarioEntry) bool { return s.Blurred != "" })

@@ -3,7 +3,7 @@ package catalog
 // elsewhere are the rows that no scenario can judge, with what shows them instead or why nothing does (hack/decisions/0004).
 var elsewhere = map[string]string{
 	"BEN-08":    "sweeps over every tested range are not built; BEN-06, BEN-15 and BEN-23 sweep some of them",
-	"BEN-25":    "about reports: manifest, claim limits and comparison are shown by the tests of harness/report and harness/submit",
+	"BEN-25":    "about reports: versions, seed and claim limits stand in manifest and reports (harness/report, harness/submit); runs are not compared with each other yet",
 	"BEN-26":    "the cost of the picker's process is measured by make bench (results/bench)",
 	"BEN-28":    "needs traces of real engines beside the simulator's; sim-vllm/presets names what its figures come from",
 	"BEN-20":    "of the Async Processor, which has no suite yet",
@@ -12,7 +12,7 @@ var elsewhere = map[string]string{
 	"FC-CLS-17": "about the policy of a platform's gateway, which is not the router that is judged",
 	"FC-SAT-17": "a pod with two ports needs an environment whose model servers share an address; the reference's watcher is tested on it (reference/kube)",
 	"FC-EVI-16": "the stream of a victim ends with the router's own refusal; that one which does not end is given up is shown by scripts (reference/picker)",
-	"FC-EVI-19": "a duty of whoever owns the retries, not of the router; judged of a processor (E2E rows)",
+	"FC-EVI-19": "a duty of whoever owns the retries, not of the router; the tests of the reference processor show it",
 	"INV-09":    "a rule of judgement: no check reads the router's gauge for what runs (harness/checks)",
 	"INV-16":    "a rule of judgement: tried in the tests of every check and in harness/run",
 	"INV-17":    "a rule of judgement: checks, tolerances and sample sizes are in the manifest, and the manifest is hashed before the run",
