@@ -139,6 +139,9 @@ func (b *Bundle) readRuns() error {
 		readLines(b.Dir, ProcessFile, func(v Process) error {
 			return add(at, v.Scenario, func(r *Run) { r.Processes = append(r.Processes, v) })
 		}),
+		readLines(b.Dir, ObserveFile, func(v Observation) error {
+			return add(at, v.Scenario, func(r *Run) { r.Observations = append(r.Observations, v) })
+		}),
 	)
 }
 

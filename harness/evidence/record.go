@@ -141,3 +141,86 @@ type Process struct {
 	Text     string `json:"text"` // what it printed, at most 4 KiB
 	Duration int64  `json:"durationNs"`
 }
+
+// Observation is one thing seen around an Async Processor; exactly one of the parts is there.
+type Observation struct {
+	Scenario string       `json:"scenario"`
+	At       int64        `json:"atNs"`
+	Mark     string       `json:"mark,omitempty"` // the step that asked for it
+	Message  *Message     `json:"message,omitempty"`
+	Attempt  *Attempt     `json:"attempt,omitempty"`
+	Result   *FinalResult `json:"result,omitempty"`
+	Key      *BrokerKey   `json:"key,omitempty"`
+	Query    *Query       `json:"query,omitempty"`
+	Span     *Span        `json:"span,omitempty"`
+}
+
+// Message is one request that the harness put into a queue, at Observation.At.
+type Message struct {
+	ID       string `json:"id"`
+	Queue    string `json:"queue"`
+	Deadline int64  `json:"deadlineNs"` // since the scenario's epoch; Never where the message has none that can be read
+}
+
+// Endings of an attempt, as the upstream saw it.
+const (
+	Answered  = "answered" // a whole answer was written
+	BrokenOff = "cut"      // the upstream was told to break off
+	Dropped   = "dropped"  // the processor closed the connection first
+	Inside    = "inside"   // still inside when the scenario was over
+)
+
+// Attempt is one HTTP request that reached an upstream, at Observation.At.
+type Attempt struct {
+	ID       string              `json:"id"`
+	Upstream string              `json:"upstream"`
+	Nth      int                 `json:"nth"` // of this id, from 1
+	End      int64               `json:"endNs"`
+	Ending   string              `json:"ending"`
+	Status   int                 `json:"status"` // that was answered, 0 if none
+	Method   string              `json:"method"`
+	URI      string              `json:"uri"`
+	Host     string              `json:"host"`
+	Headers  map[string][]string `json:"headers"`            // names in lower case
+	Body     string              `json:"body"`               // at most 64 KiB
+	PeerCert string              `json:"peerCert,omitempty"` // subject of the client's certificate
+}
+
+// FinalResult is one record of a result list, channel or topic, at Observation.At.
+type FinalResult struct {
+	List    string `json:"list"`
+	ID      string `json:"id"`
+	Status  int    `json:"status"`
+	Code    string `json:"code"`
+	Message string `json:"message"`
+	Payload string `json:"payload"`
+	Raw     string `json:"raw"`
+}
+
+// BrokerKey is the state of one key of the broker. Names that begin with a colon are facts about the broker: ":connections" are those
+// open, ":accepted" all that were opened.
+type BrokerKey struct {
+	Name    string   `json:"name"`
+	Type    string   `json:"type"` // none, string, list, zset, hash
+	Size    int64    `json:"size"`
+	TTL     int64    `json:"ttlNs"` // Never: none
+	Value   string   `json:"value,omitempty"`
+	Members []string `json:"members,omitempty"` // at most 1,000
+}
+
+// Query is one PromQL query that reached the Prometheus stand-in.
+type Query struct {
+	Text   string `json:"text"`
+	Status int    `json:"status"`
+}
+
+// Span is one exported span.
+type Span struct {
+	Trace      string            `json:"trace"`
+	ID         string            `json:"id"`
+	Parent     string            `json:"parent"`
+	Name       string            `json:"name"`
+	Service    string            `json:"service"`
+	Attributes map[string]string `json:"attributes"`
+	Links      []string          `json:"links,omitempty"` // trace ids
+}

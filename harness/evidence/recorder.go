@@ -71,6 +71,14 @@ func (r *Recorder) Process(p Process) {
 	r.run.Processes = append(r.run.Processes, p)
 }
 
+// Observe records what was seen around a processor.
+func (r *Recorder) Observe(o Observation) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	o.Scenario = r.run.Scenario
+	r.run.Observations = append(r.run.Observations, o)
+}
+
 // File keeps a text.
 func (r *Recorder) File(name string, content []byte) {
 	r.mu.Lock()
@@ -90,6 +98,7 @@ func (r *Recorder) Run() Run {
 	c.Samples = append([]Sample(nil), c.Samples...)
 	c.Steps = append([]Step(nil), c.Steps...)
 	c.Processes = append([]Process(nil), c.Processes...)
+	c.Observations = append([]Observation(nil), c.Observations...)
 	c.Sort()
 	return c
 }

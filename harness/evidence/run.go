@@ -4,14 +4,15 @@ import "sort"
 
 // Run is the evidence of one scenario.
 type Run struct {
-	Scenario  string
-	Clients   []Client
-	Backends  []Backend // by arrival
-	Decisions []Decision
-	Exchanges []Exchange // by id
-	Samples   []Sample
-	Steps     []Step // by index
-	Processes []Process
+	Scenario     string
+	Clients      []Client
+	Backends     []Backend // by arrival
+	Decisions    []Decision
+	Exchanges    []Exchange // by id
+	Samples      []Sample
+	Steps        []Step // by index
+	Processes    []Process
+	Observations []Observation // by instant
 
 	// Where a record of each id stands, made on the first look-up; a check asks for thousands. Whoever changes the lists after that
 	// changes a copy of the run.
@@ -108,5 +109,6 @@ func (r *Run) Sort() {
 	})
 	sort.SliceStable(r.Decisions, func(i, j int) bool { return r.Decisions[i].At < r.Decisions[j].At })
 	sort.SliceStable(r.Exchanges, func(i, j int) bool { return r.Exchanges[i].ID < r.Exchanges[j].ID })
+	sort.SliceStable(r.Observations, func(i, j int) bool { return r.Observations[i].At < r.Observations[j].At })
 	sort.SliceStable(r.Steps, func(i, j int) bool { return r.Steps[i].Index < r.Steps[j].Index })
 }

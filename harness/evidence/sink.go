@@ -9,6 +9,7 @@ type Sink interface {
 	Sample(Sample)
 	Step(Step)
 	Process(Process)
+	Observe(Observation)
 	// File keeps a text (rendered configuration, log, version) under env/<scenario>/name.
 	File(name string, content []byte)
 }

@@ -26,11 +26,12 @@ const (
 	StepsFile    = "steps.ndjson"
 	ProcessFile  = "process.ndjson"
 	ExchangeFile = "exchange.ndjson"
+	ObserveFile  = "processor.ndjson"
 	EnvDir       = "env"
 )
 
 // ndjsonFiles are the record files, always present, empty if there is nothing to say.
-var ndjsonFiles = []string{PlanFile, ClientFile, BackendFile, PickerFile, SamplesFile, StepsFile, ProcessFile, ExchangeFile}
+var ndjsonFiles = []string{PlanFile, ClientFile, BackendFile, PickerFile, SamplesFile, StepsFile, ProcessFile, ExchangeFile, ObserveFile}
 
 // Writer lays a bundle down scenario by scenario, in catalogue order whatever the order in which scenarios end, so that an
 // interrupted run keeps all it has seen and two virtual runs give the same bytes.
@@ -137,6 +138,9 @@ func (w *Writer) write(name string, sr *scenarioRecord) error {
 	}
 	for _, p := range sr.run.Processes {
 		errs = append(errs, w.line(ProcessFile, p))
+	}
+	for _, o := range sr.run.Observations {
+		errs = append(errs, w.line(ObserveFile, o))
 	}
 	for f, content := range sr.files {
 		path := filepath.Join(w.dir, EnvDir, name, f)

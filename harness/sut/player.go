@@ -59,7 +59,8 @@ type Stage interface {
 	// TryStart starts a router with a document; stable leaves out the flag that lets alpha plugins in.
 	TryStart(ctx context.Context, name, doc string, stable bool) evidence.Process
 	// Load plays an open-loop plan; invalid says why the load that was offered is not the planned one, "" if it is.
-	Load(ctx context.Context, p plan.Plan) (invalid string, err error)
+	// begun is called at the instant from which the plan counts.
+	Load(ctx context.Context, p plan.Plan, begun func()) (invalid string, err error)
 }
 
 // Defaults of the player, used where a step names no limit of its own.

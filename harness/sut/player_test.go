@@ -187,7 +187,24 @@ func (s *stage) TryStart(_ context.Context, name, doc string, _ bool) evidence.P
 	return evidence.Process{Case: "as the stage calls it", Started: doc == "valid", Text: name}
 }
 
-func (s *stage) Load(context.Context, plan.Plan) (string, error) { return s.invalid, s.err }
+func (s *stage) Load(_ context.Context, _ plan.Plan, begun func()) (string, error) {
+	s.now += time.Second // reading a plan takes its time
+	begun()
+	return s.invalid, s.err
+}
+
+// TestLoadCountsFromItsPlan: a load's step starts with the plan's clock, so that windows into two loads of one plan hold the same requests.
+func TestLoadCountsFromItsPlan(t *testing.T) {
+	st, out := newStage(), evidence.NewRecorder("s")
+	if err := sut.PlayOn(context.Background(), st, sut.Script{Steps: []sut.Step{{Op: sut.OpLoad, Mark: "x", Plan: &plan.Plan{}}}}, out); err != nil {
+		t.Fatal(err)
+	}
+	if m, _ := ptr(out.Run()).StepByMark("x"); time.Duration(m.Start) != time.Second {
+		t.Errorf("the load starts at %v", time.Duration(m.Start))
+	}
+}
+
+func ptr[T any](v T) *T { return &v }
 
 var _ sut.Stage = (*stage)(nil)
 

@@ -12,6 +12,8 @@ import (
 type Script struct {
 	Scenario string `json:"scenario"`
 	Steps    []Step `json:"steps"`
+	// Async is what is done to an Async Processor and to what surrounds it, instead of Steps.
+	Async []AsyncStep `json:"async,omitempty"`
 }
 
 // Op is what a step does.

@@ -21,7 +21,8 @@ func (p player) load(ctx context.Context, s Step, rec *evidence.Step) error {
 			defer w.Watch(s.Mark, s.Every)()
 		}
 	}
-	invalid, err := p.st.Load(ctx, *s.Plan)
+	// What comes before, reading the plan for one, is no part of the load: windows into it count from the instant that its requests count from.
+	invalid, err := p.st.Load(ctx, *s.Plan, func() { rec.Start = int64(p.st.Now()) })
 	if invalid != "" {
 		rec.OK, rec.Detail = false, "the load was not the planned one: "+invalid
 	}

@@ -22,9 +22,9 @@ func (w *watching) Watch(mark string, every time.Duration) func() {
 	return func() { w.told = append(w.told, "stop") }
 }
 
-func (w *watching) Load(ctx context.Context, p plan.Plan) (string, error) {
+func (w *watching) Load(ctx context.Context, p plan.Plan, begun func()) (string, error) {
 	w.told = append(w.told, "load")
-	return w.stage.Load(ctx, p)
+	return w.stage.Load(ctx, p, begun)
 }
 
 func TestPagesAreWatchedDuringALoad(t *testing.T) {

@@ -45,6 +45,8 @@ type Config struct {
 	// FairnessHeader and ObjectiveHeader are the names under which a contract documents them; "": the canonical ones.
 	FairnessHeader, ObjectiveHeader string
 
+	// OnStart is called at the instant from which the plan counts.
+	OnStart func()
 	// OnDone gets the record of each request as it ends, OnProgress what happens before. Both are called concurrently; they may
 	// be nil, and delay the request they are called for.
 	OnDone     func(evidence.Client)
@@ -107,6 +109,9 @@ func Run(ctx context.Context, p plan.Plan, cfg Config) (Summary, error) {
 	}
 	r := &run{cfg: cfg.withDefaults()}
 	r.start = r.cfg.Clock.Now()
+	if cfg.OnStart != nil {
+		cfg.OnStart()
+	}
 	var pacers sync.WaitGroup
 	for _, t := range split(p) {
 		if len(t.open) > 0 {

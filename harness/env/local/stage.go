@@ -186,10 +186,10 @@ func (st *stage) RemoveEndpoint(name string) error {
 }
 
 // Load implements sut.Stage.
-func (st *stage) Load(ctx context.Context, p plan.Plan) (string, error) {
+func (st *stage) Load(ctx context.Context, p plan.Plan, begun func()) (string, error) {
 	names := st.sys.opts.Names
 	s, err := runner.Run(ctx, p, runner.Config{Sender: st.sender(0), Scenario: st.scenario, Model: env.Model, Timeout: time.Minute,
-		FairnessHeader: names.Fairness[0], ObjectiveHeader: names.Objective[0], OnDone: st.out.Client})
+		FairnessHeader: names.Fairness[0], ObjectiveHeader: names.Objective[0], OnStart: begun, OnDone: st.out.Client})
 	if err != nil {
 		return s.Invalid, err
 	}

@@ -256,10 +256,10 @@ func (st *stage) Scrapes(endpoint string) int64 {
 }
 
 // Load implements sut.Stage.
-func (st *stage) Load(ctx context.Context, p plan.Plan) (string, error) {
+func (st *stage) Load(ctx context.Context, p plan.Plan, begun func()) (string, error) {
 	names := st.sys.opts.Names
 	s, err := runner.Run(ctx, p, runner.Config{Sender: st.sender, Scenario: st.scenario, Model: env.Model, Timeout: time.Minute,
-		FairnessHeader: names.Fairness[0], ObjectiveHeader: names.Objective[0], OnDone: st.client})
+		FairnessHeader: names.Fairness[0], ObjectiveHeader: names.Objective[0], OnStart: begun, OnDone: st.client})
 	return s.Invalid, err
 }
 

@@ -373,12 +373,13 @@ func (st *stage) TryStart(_ context.Context, name, doc string, stable bool) evid
 }
 
 // Load implements sut.Stage.
-func (st *stage) Load(ctx context.Context, p plan.Plan) (string, error) {
+func (st *stage) Load(ctx context.Context, p plan.Plan, begun func()) (string, error) {
 	c, err := plan.NewCursor(p)
 	if err != nil {
 		return "", err
 	}
 	l := &loader{st: st, cursor: c, start: st.now}
+	begun()
 	l.step(plan.Event{Kind: plan.Tick})
 	done := func() bool { return c.Done() && st.open == 0 }
 	if !st.Await(ctx, st.now+p.Duration+2*time.Minute, done) {
