@@ -67,6 +67,7 @@ type Spec struct {
 	Tokens     int               `json:"tokens,omitempty"`   // completion tokens that each must get
 	Families   []Family          `json:"families,omitempty"` // metric families of a contract
 	Bench      *Bench            `json:"bench,omitempty"`    // what only benchmarks have
+	Async      *Async            `json:"async,omitempty"`    // what only checks about processors have
 }
 
 // Series is one expected series: a subset of its labels, and its value.
@@ -127,7 +128,7 @@ func Judge(s Spec, r evidence.Run) verdict.Verdict {
 }
 
 // Names lists the checks of one scenario.
-func Names() []string { return sortedKeys(library) }
+func Names() []string { return append(sortedKeys(asyncLibrary), sortedKeys(library)...) }
 
 // library has every check of one scenario by its name.
 var library = map[string]func(Spec, *evidence.Run) finding{
@@ -181,6 +182,9 @@ func judge(s Spec, r *evidence.Run) finding {
 				return notEngaged("step " + mark + ": " + st.Detail)
 			}
 		}
+	}
+	if f, ok := asyncLibrary[s.Check]; ok {
+		return asyncCheck(s, r, f)
 	}
 	if f, ok := library[s.Check]; ok {
 		return f(s, r)

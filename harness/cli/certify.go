@@ -123,7 +123,7 @@ func (c *certifyCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	return c.finish(con, screen, b, results)
+	return finish(con, screen, b, results, c.Out, c.argv())
 }
 
 // contracts finds the judged profile and the contract of the reference.
@@ -196,17 +196,18 @@ func program() []string {
 	return []string{"weir"}
 }
 
-func (c *certifyCmd) finish(con *console, screen *screen, b *evidence.Bundle, results []verdict.Result) error {
-	in := report.Input{Bundle: b, Results: results, Overall: overall(results), Command: shell(c.argv()), Date: b.Manifest.Created}
-	if err := report.WriteAll(c.Out, in); err != nil {
+// finish writes the reports of a run, sums it up and gives its status.
+func finish(con *console, screen *screen, b *evidence.Bundle, results []verdict.Result, out string, argv []string) error {
+	in := report.Input{Bundle: b, Results: results, Overall: overall(results), Command: shell(argv), Date: b.Manifest.Created}
+	if err := report.WriteAll(out, in); err != nil {
 		return fmt.Errorf("reports: %w", err)
 	}
-	fmt.Fprintf(con.out, "\nevidence and reports: %s (open %s)\n", c.Out, filepath.Join(c.Out, report.HTMLFile))
+	fmt.Fprintf(con.out, "\nevidence and reports: %s (open %s)\n", out, filepath.Join(out, report.HTMLFile))
 	if err := report.TerminalSummary(con.out, in, screen.colour); err != nil {
 		return err
 	}
 	if con.ctx.Err() != nil {
-		return &exitError{status: ExitInterrupted, text: "interrupted; what was seen is in " + c.Out}
+		return &exitError{status: ExitInterrupted, text: "interrupted; what was seen is in " + out}
 	}
 	return exitFor(in.Verdict())
 }

@@ -52,7 +52,7 @@ func (c *listCmd) Run(con *console) error {
 		}
 	case "profiles":
 		fmt.Fprintln(t, "PROFILE\tTITLE")
-		for _, n := range profile.All() {
+		for _, n := range append(profile.All(), profile.Processors()...) {
 			q, err := profile.Named(n)
 			if err != nil {
 				return err

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/llm-weir/weir/harness/checks"
 	"github.com/llm-weir/weir/harness/evidence"
@@ -105,8 +104,8 @@ func (s *selection) later(p profile.Profile, all []scenario.Compiled) map[string
 	return catalog.Later(p, all)
 }
 
-// processor are the benchmarks that are about the asynchronous processor.
-var processor = []string{"BEN-20", "BEN-21", "BEN-22"}
+// asyncBenchmarks are those that are about the asynchronous processor.
+var asyncBenchmarks = []string{"BEN-20", "BEN-21", "BEN-22"}
 
 // unjudged lists the rows about pickers that the level asks for and nothing selected looks at: a verdict says nothing about them.
 func (s *selection) unjudged(p profile.Profile, o run.Options) []string {
@@ -122,8 +121,8 @@ func (s *selection) unjudged(p profile.Profile, o run.Options) []string {
 	var out []string
 	for _, r := range catalog.Requirements() {
 		asked := r.Level == scenario.Core || r.Level == scenario.Extended && s.level != scenario.Core
-		picker := strings.HasPrefix(r.ID, "FC-") || strings.HasPrefix(r.ID, "INV-") || strings.HasPrefix(r.ID, "BEN-") && !slices.Contains(processor, r.ID)
-		if applies, _ := p.Applies(r.ID); asked && picker && applies && !covered[r.ID] {
+		own := catalog.Judged(p, r.ID) && !slices.Contains(asyncBenchmarks, r.ID)
+		if applies, _ := p.Applies(r.ID); asked && own && applies && !covered[r.ID] {
 			out = append(out, r.ID)
 		}
 	}

@@ -43,6 +43,7 @@ type Profile struct {
 	BodyEquality  string     `yaml:"bodyEquality"`
 	Features      []string   `yaml:"features"`
 	Metrics       Metrics    `yaml:"metrics"`
+	Processor     *Processor `yaml:"processor"` // of a contract of Async Processors; nil: it is one of routers
 	NotApplicable []string   `yaml:"notApplicable"`
 	Recorded      []string   `yaml:"recorded"`
 	ExpectedFail  []string   `yaml:"expectedFail"`
@@ -92,13 +93,29 @@ type Metrics struct {
 	BandBytes      string   `yaml:"bandBytes"` // share of its byte limit that a band uses; "": none
 }
 
-// All lists the profiles, the default first.
+// Processor is what differs between the contracts of Async Processors (spec/requirements.md, "Expected values per profile: processor").
+type Processor struct {
+	Durable         bool     `yaml:"durable"`         // what a killed process held is handled again (AP-DRAIN-05)
+	SubmissionOrder bool     `yaml:"submissionOrder"` // equal deadlines leave as they came (AP-TRN-04)
+	Payload         string   `yaml:"payload"`         // "bytes" or "json" (AP-WIRE-04)
+	PriorityHeader  string   `yaml:"priorityHeader"`  // of tier-priority where none is named; "": none (AP-MERGE-08)
+	ParkedTooLong   string   `yaml:"parkedTooLong"`   // "terminal" or "requeued" (AP-POOL-10)
+	ResultFields    []string `yaml:"resultFields"`    // beside the documented ones (AP-RES-09)
+}
+
+// All lists the profiles of routers, the default first.
 func All() []string { return []string{Default, "llm-d-router-0.9", "rhoai-3.4"} }
+
+// DefaultProcessor is the profile of Async Processors judged when none is named.
+const DefaultProcessor = "llm-d-async-0.10"
+
+// Processors lists the profiles of Async Processors, the default first.
+func Processors() []string { return []string{DefaultProcessor, "llm-d-async-0.9"} }
 
 // Named reads a profile; the error of an unknown name lists the known ones.
 func Named(name string) (Profile, error) {
-	if !slices.Contains(All(), name) {
-		return Profile{}, fmt.Errorf("unknown profile %q: use one of %s", name, strings.Join(All(), ", "))
+	if all := append(All(), Processors()...); !slices.Contains(all, name) {
+		return Profile{}, fmt.Errorf("unknown profile %q: use one of %s", name, strings.Join(all, ", "))
 	}
 	raw, err := data.ReadFile("data/" + name + ".yaml")
 	if err != nil {

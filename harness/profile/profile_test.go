@@ -25,6 +25,23 @@ func TestEveryProfileReads(t *testing.T) {
 	}
 }
 
+func TestEveryProcessorProfileReads(t *testing.T) {
+	for _, n := range Processors() {
+		p, err := Named(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.Name != n || p.Title == "" || p.Processor == nil || p.Processor.Payload == "" || p.Processor.ParkedTooLong == "" {
+			t.Errorf("%s is not complete: %+v", n, p)
+		}
+	}
+	for _, n := range All() {
+		if p, _ := Named(n); p.Processor != nil {
+			t.Errorf("%s is a contract of routers", n)
+		}
+	}
+}
+
 // The catalogue's table of expected values, literally (spec/requirements.md, "Expected values per profile: picker").
 func TestWaitLimitPerProfile(t *testing.T) {
 	want := map[string][2]int{"llm-d-router-2026-09": {429, 503}, "llm-d-router-0.9": {503, 503}, "rhoai-3.4": {503, 503}}

@@ -19,6 +19,7 @@ type Builder struct {
 
 	name     string
 	steps    []sut.Step
+	async    []sut.AsyncStep
 	checks   []checks.Spec
 	capacity int
 	plugs    int

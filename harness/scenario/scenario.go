@@ -61,7 +61,7 @@ func Compile(s Scenario, p profile.Profile, seed uint64) Compiled {
 	b := newBuilder(s.Name, p, seed)
 	s.Write(b)
 	c := Compiled{Name: s.Name, Title: s.Title, Needs: s.Needs, Config: b.Config, Capacity: b.capacity, Alone: s.Alone, Paced: s.Paced, Slow: s.Slow,
-		Script: sut.Script{Scenario: s.Name, Steps: b.steps}}
+		Script: sut.Script{Scenario: s.Name, Steps: b.steps, Async: b.async}}
 	for _, ch := range b.checks {
 		if judged, why := p.Applies(ch.Requirement); judged {
 			c.Checks = append(c.Checks, ch)
@@ -133,10 +133,14 @@ func (c Compiled) PlanLines() []json.RawMessage {
 		Config   *sut.Configuration `json:"config,omitempty"`
 		Index    int                `json:"index"`
 		Step     *sut.Step          `json:"step,omitempty"`
+		Async    *sut.AsyncStep     `json:"async,omitempty"`
 	}
 	lines := []line{{Scenario: c.Name, Config: &c.Config, Index: -1}}
 	for i := range c.Script.Steps {
 		lines = append(lines, line{Scenario: c.Name, Index: i, Step: &c.Script.Steps[i]})
+	}
+	for i := range c.Script.Async {
+		lines = append(lines, line{Scenario: c.Name, Index: i, Async: &c.Script.Async[i]})
 	}
 	var out []json.RawMessage
 	for _, l := range lines {

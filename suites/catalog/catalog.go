@@ -6,11 +6,13 @@ package catalog
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/verdict"
+	"github.com/llm-weir/weir/suites/async"
 )
 
 // Requirement is one row of the requirement catalogue.
@@ -62,10 +64,22 @@ func Scenarios() []scenario.Scenario {
 		benchScenarios, kneeScenarios, consolidationScenarios, settingScenarios, patternScenarios)
 }
 
-// Compile writes every scenario down for a profile and a seed. Scenarios of which the profile judges nothing are included with no checks.
+// Judged tells whether a row belongs to what a contract is about: routers, or Async Processors.
+func Judged(p profile.Profile, id string) bool {
+	if p.Processor != nil {
+		return strings.HasPrefix(id, "AP-")
+	}
+	return strings.HasPrefix(id, "FC-") || strings.HasPrefix(id, "INV-") || strings.HasPrefix(id, "BEN-")
+}
+
+// Compile writes every scenario of what the contract is about down for a profile and a seed. Scenarios of which the profile judges nothing are included with no checks.
 func Compile(p profile.Profile, seed uint64) []scenario.Compiled {
 	var out []scenario.Compiled
-	for _, s := range Scenarios() {
+	scenarios := Scenarios()
+	if p.Processor != nil {
+		scenarios = async.Scenarios()
+	}
+	for _, s := range scenarios {
 		c := scenario.Compile(s, p, seed)
 		c.Level = level(c)
 		out = append(out, c)

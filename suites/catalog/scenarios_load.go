@@ -92,6 +92,9 @@ func loadPlan(b *scenario.Builder, name string, doc []byte) plan.Plan {
 
 // RunChecks are the checks over all scenarios of a run together (INV: "evaluated over every scenario of a run").
 func RunChecks(p profile.Profile) []checks.Spec {
+	if p.Processor != nil {
+		return nil
+	}
 	statuses := []int{}
 	for _, a := range []profile.Answer{p.Refusals.Capacity, p.Refusals.CapacityEmptyPool, p.Refusals.TTL, p.Refusals.TTLEmptyPool, p.Refusals.Shutdown, p.Refusals.Evicted} {
 		if a.Status != 0 && !slices.Contains(statuses, a.Status) {
