@@ -60,7 +60,7 @@ type Async struct {
 }
 
 // AttemptWant is what an attempt must have. Name is a header in lower case, or :path, :method, :upstream, :host, :body (its bytes), :json
-// (its value), :form (a field after a dot: :form.url), :peer.
+// (its value), :form (a field after a dot: :form.url), :peer, or :with (the names of headers that hold the text after the dot: :with.secret).
 type AttemptWant struct {
 	ID     string   `json:"id"`
 	Nth    int      `json:"nth,omitempty"` // 0: every attempt
@@ -130,6 +130,18 @@ var asyncLibrary = map[string]func(Async, *evidence.Run) finding{
 	"async-fields":    asyncFields,
 	"async-spread":    asyncSpread,
 	"async-accounts":  asyncAccounts,
+	"async-residence": asyncResidence,
+	"async-depth":     asyncDepth,
+	"async-exits":     asyncExits,
+	"async-rounds":    asyncRounds,
+	"async-ratio":     asyncRatio,
+	"async-printed":   asyncPrinted,
+	"async-growth":    asyncGrowth,
+	"async-stays":     asyncStays,
+	"async-unready":   asyncUnready,
+	"async-window":    asyncWindow,
+
+	"async-refused-or-served": asyncRefusedOrServed,
 }
 
 // asyncCheck judges one of them.
@@ -140,7 +152,10 @@ func asyncCheck(s Spec, r *evidence.Run, f func(Async, *evidence.Run) finding) f
 	case len(r.Steps) == 0:
 		return notEngaged("nothing was done")
 	}
-	return f(*s.Async, r)
+	if why := blurred(r); why != "" {
+		return notEngaged(why)
+	}
+	return unhinged(*s.Async, r, f(*s.Async, r))
 }
 
 func matchesID(ids []string, id string) bool {
@@ -167,6 +182,12 @@ func asyncSpan(a Async, r *evidence.Run) (from, to int64, why string) {
 		}
 		to = m.End
 	}
+	switch {
+	case to <= from:
+		return 0, 0, fmt.Sprintf("no time passed from %q to %q", a.From, a.To)
+	case a.From != "" && r.Steps[len(r.Steps)-1].End <= from:
+		return 0, 0, "nothing was done after step " + a.From
+	}
 	return from, to, ""
 }
 
@@ -185,17 +206,6 @@ func (a Async) attempts(r *evidence.Run, from, to int64) []attempt {
 		}
 	}
 	slices.SortStableFunc(out, func(x, y attempt) int { return cmp.Compare(x.at, y.at) })
-	return out
-}
-
-// submitted lists the ids of messages that the harness submitted and a check is about, in their order, each once.
-func (a Async) submitted(r *evidence.Run) []string {
-	var out []string
-	for _, o := range r.Observations {
-		if m := o.Message; m != nil && matchesID(a.IDs, m.ID) && !slices.Contains(out, m.ID) {
-			out = append(out, m.ID)
-		}
-	}
 	return out
 }
 

@@ -3,6 +3,7 @@ package checks
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -16,9 +17,21 @@ var ErrorCodes = []string{"DEADLINE_EXCEEDED", "CANCELLED", "GATE_DROPPED", "GAT
 // asyncResults: every submitted id ends in exactly one result, with Status, one of Codes, in List, with the text of Texts and in the form
 // of Shape, as far as they are given.
 func asyncResults(a Async, r *evidence.Run) finding {
+	why := a.unsent(r, math.MaxInt64)
+	if why == "" {
+		why = a.ambiguous(r)
+	}
 	ids := a.submitted(r)
-	if len(ids) == 0 {
-		return notEngaged("nothing was submitted")
+	switch {
+	case why != "":
+		return notEngaged(why)
+	case !slices.Contains(shapes, a.Shape):
+		return notEngaged("unknown shape " + a.Shape)
+	}
+	for _, id := range sortedKeys(a.Texts) {
+		if !slices.Contains(ids, id) {
+			return notEngaged(id + " was not submitted")
+		}
 	}
 	got := a.results(r)
 	for _, id := range ids {
@@ -32,7 +45,7 @@ func asyncResults(a Async, r *evidence.Run) finding {
 			return fail(id+": "+why, fmt.Sprintf("the result of %s: %s: %s", id, why, got[id][0].Raw), id)
 		}
 	}
-	for id := range got {
+	for _, id := range sortedKeys(got) {
 		if !slices.Contains(ids, id) {
 			return fail("a result of nobody", fmt.Sprintf("a result has id %q, which nobody submitted", id), id)
 		}
@@ -56,6 +69,9 @@ func (a Async) wrong(v *evidence.FinalResult) string {
 	return shape(a.Shape, v)
 }
 
+// shapes are the forms that a result can be held against.
+var shapes = []string{"", "http", "error", "dropped"}
+
 // shape says how a result is not of the documented form of an HTTP answer or of an error (AP-RES-02, AP-RES-04).
 func shape(want string, v *evidence.FinalResult) string {
 	switch want {
@@ -72,7 +88,7 @@ func shape(want string, v *evidence.FinalResult) string {
 			return fmt.Sprintf("error_code %q is not documented", v.Code)
 		case v.Message == "":
 			return "no error_message"
-		case json.Unmarshal([]byte(v.Payload), &payload) != nil || payload["error"] == nil:
+		case json.Unmarshal([]byte(v.Payload), &payload) != nil || payload["error"] == nil || string(payload["error"]) == "null":
 			return fmt.Sprintf("payload %.80q is no JSON with the field error", v.Payload)
 		}
 	case "dropped": // by an admission gate, with a payload of its own (K19)
@@ -88,22 +104,20 @@ func shape(want string, v *evidence.FinalResult) string {
 
 // asyncConserved: each submitted id has exactly one result, or lies in the broker at mark To, and none has two.
 func asyncConserved(a Async, r *evidence.Run) finding {
-	ids := a.submitted(r)
-	if len(ids) == 0 {
-		return notEngaged("nothing was submitted")
+	why := a.unsent(r, math.MaxInt64)
+	if why == "" {
+		why = a.ambiguous(r)
 	}
-	var members []string
-	if a.To != "" {
-		looked := false
-		for _, o := range r.Observations {
-			if o.Key != nil && o.Mark == a.To {
-				looked = true
-				members = append(members, o.Key.Members...)
-			}
-		}
-		if !looked {
-			return notEngaged("nobody looked into the broker at " + a.To)
-		}
+	if why == "" && !worked(r) {
+		why = idle // the broker keeps what nobody takes
+	}
+	if why != "" {
+		return notEngaged(why)
+	}
+	ids := a.submitted(r)
+	members, more, why := a.members(r)
+	if why != "" {
+		return notEngaged(why)
 	}
 	got := a.results(r)
 	var lost, doubled []string
@@ -121,11 +135,33 @@ func asyncConserved(a Async, r *evidence.Run) finding {
 		}
 	}
 	figure := fmt.Sprintf("%d lost, %d doubled of %d", len(lost), len(doubled), len(ids))
+	if len(lost) > 0 && len(doubled) == 0 && more {
+		return notEngaged("the broker had more than was kept of it")
+	}
 	if len(lost)+len(doubled) > 0 {
 		return fail(figure, fmt.Sprintf("of %d messages %d have neither a result nor a place in the broker, and %d have more than one result", len(ids), len(lost), len(doubled)),
 			append(lost, doubled...)[:min(10, len(lost)+len(doubled))]...)
 	}
 	return pass(figure, fmt.Sprintf("%d submitted, %d with a result, %d in the broker", len(ids), len(ids)-waiting, waiting))
+}
+
+// members are those that the broker had at mark To; more tells that it had others too, of which nothing was kept.
+func (a Async) members(r *evidence.Run) (out []string, more bool, why string) {
+	if a.To == "" {
+		return nil, false, ""
+	}
+	why = "nobody looked into the broker at " + a.To
+	for _, o := range r.Observations {
+		if k := o.Key; k != nil && o.Mark == a.To {
+			if k.Type == "" {
+				return nil, false, k.Name + " could not be read at " + a.To
+			}
+			why = ""
+			out = append(out, k.Members...)
+			more = more || k.Type != "string" && k.Size > int64(len(k.Members))
+		}
+	}
+	return out, more, why
 }
 
 // asyncFields: every result has the documented fields only, of the documented types (AP-RES-09), and at least Min kinds of ending occur.
@@ -138,7 +174,7 @@ func asyncFields(a Async, r *evidence.Run) finding {
 		}
 		n++
 		var v map[string]any
-		if err := json.Unmarshal([]byte(o.Result.Raw), &v); err != nil {
+		if err := json.Unmarshal([]byte(o.Result.Raw), &v); err != nil || v == nil {
 			return fail("no JSON object", fmt.Sprintf("a result is no JSON object: %.120s", o.Result.Raw), o.Result.ID)
 		}
 		for _, k := range sortedKeys(v) {
@@ -159,32 +195,27 @@ func asyncFields(a Async, r *evidence.Run) finding {
 
 // asyncTiming: an event of each of the ids comes between Earliest and Latest after the anchor: the end of a step, or the message's deadline.
 func asyncTiming(a Async, r *evidence.Run) finding {
-	deadlines, anchor := map[string]int64{}, int64(0)
+	due, anchor := deadlines(r), int64(0)
 	if a.Anchor != "deadline" {
 		m, ok := r.StepByMark(a.Anchor)
-		if !ok {
+		if !ok || a.Anchor == "" {
 			return notEngaged("step " + a.Anchor + " was not reached")
 		}
 		anchor = m.End
-	}
-	for _, o := range r.Observations {
-		if o.Message != nil {
-			deadlines[o.Message.ID] = o.Message.Deadline
-		}
 	}
 	ids := a.submitted(r)
 	if a.Event == "exit" {
 		ids = []string{"the process"}
 	}
-	if len(ids) == 0 {
-		return notEngaged("nothing was submitted")
+	if why := a.untimed(r, due, anchor); why != "" {
+		return notEngaged(why)
 	}
 	var figures []string
 	for _, id := range ids {
 		at, ok := a.instant(r, id, anchor)
 		from := anchor
 		if a.Anchor == "deadline" {
-			from = deadlines[id]
+			from = due[id]
 		}
 		if !ok {
 			return fail("no "+a.Event, fmt.Sprintf("%s: no %s was seen", id, a.Event), id)
@@ -200,15 +231,48 @@ func asyncTiming(a Async, r *evidence.Run) finding {
 	return pass(strings.Join(figures, ", "), fmt.Sprintf("%d ids", len(ids)))
 }
 
+// untimed says why nothing can be said about when something happened; "" if something can.
+func (a Async) untimed(r *evidence.Run, due map[string]int64, anchor int64) string {
+	switch {
+	case !slices.Contains([]string{"arrival", "attempt-end", "result", "exit"}, a.Event):
+		return "unknown event " + a.Event
+	case a.Event == "exit" && a.Anchor == "deadline":
+		return "a process has no deadline"
+	case a.Event == "exit":
+		// Nobody saw the process alive after the step before: it may have ended at once.
+		if s, ok := ended(r, anchor); ok && a.Earliest > 0 && s.Start-anchor >= int64(a.Earliest) {
+			return fmt.Sprintf("nobody looked at the process before %s", ms(s.Start-anchor))
+		}
+		return ""
+	}
+	if why := a.unsent(r, math.MaxInt64); why != "" {
+		return why
+	}
+	if why := a.ambiguous(r); why != "" {
+		return why
+	}
+	for _, id := range a.submitted(r) {
+		if a.Anchor == "deadline" && due[id] == evidence.Never {
+			return id + " has no deadline that can be read"
+		}
+	}
+	return ""
+}
+
+// ended finds the step that saw the process end, at or after an instant.
+func ended(r *evidence.Run, anchor int64) (evidence.Step, bool) {
+	i := slices.IndexFunc(r.Steps, func(s evidence.Step) bool { return s.Op == "ended" && s.OK && s.End >= anchor })
+	if i < 0 {
+		return evidence.Step{}, false
+	}
+	return r.Steps[i], true
+}
+
 // instant finds the event of one id, at or after the anchor.
 func (a Async) instant(r *evidence.Run, id string, anchor int64) (int64, bool) {
 	if a.Event == "exit" {
-		for _, s := range r.Steps {
-			if s.Op == "ended" && s.OK && s.End >= anchor {
-				return s.End, true
-			}
-		}
-		return 0, false
+		s, ok := ended(r, anchor)
+		return s.End, ok
 	}
 	for _, o := range r.Observations {
 		switch {

@@ -3,6 +3,7 @@ package checks
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -10,6 +11,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/llm-weir/weir/harness/evidence"
 )
@@ -21,6 +23,11 @@ func asyncAttempts(a Async, r *evidence.Run) finding {
 	}
 	looked := 0
 	for _, w := range a.Attempts {
+		for _, name := range append([]string{w.Name}, w.Or...) {
+			if !known(name) {
+				return notEngaged(fmt.Sprintf("an attempt has no part %q", name))
+			}
+		}
 		own := Async{IDs: []string{w.ID}}
 		n := 0
 		for _, x := range own.attempts(r, 0, 1<<62) {
@@ -52,6 +59,9 @@ func (w AttemptWant) wrong(x *evidence.Attempt) string {
 	var values []string
 	names := append([]string{w.Name}, w.Or...)
 	for _, name := range names {
+		if strings.HasPrefix(name, ":form.") && form(x) == nil {
+			return "the body is no form"
+		}
 		values = append(values, value(x, name)...)
 	}
 	label := strings.Join(names, " or ")
@@ -62,14 +72,21 @@ func (w AttemptWant) wrong(x *evidence.Attempt) string {
 		return ""
 	case len(values) == 0:
 		return fmt.Sprintf("no %s, expected %q", label, w.Value)
-	case w.Some && slices.ContainsFunc(values, func(v string) bool { return strings.HasPrefix(v, w.Value) }):
-		return ""
 	case len(values) > 1:
 		return fmt.Sprintf("%s is %q, expected the one value %q", label, values, w.Value)
+	case w.Some && strings.HasPrefix(values[0], w.Value):
+		return ""
 	case w.Some || values[0] != w.Value:
 		return fmt.Sprintf("%s is %.120q, expected %.120q", label, values[0], w.Value)
 	}
 	return ""
+}
+
+// parts are what stands for something else than a header.
+var parts = []string{":path", ":method", ":upstream", ":host", ":body", ":peer", ":json"}
+
+func known(name string) bool {
+	return name != "" && (name[0] != ':' || slices.Contains(parts, name) || strings.HasPrefix(name, ":form.") || strings.HasPrefix(name, ":with."))
 }
 
 // value gives the values of a header, or of what stands for another part of a request.
@@ -91,13 +108,22 @@ func value(x *evidence.Attempt, name string) []string {
 		}
 		return []string{x.PeerCert}
 	}
+	if text, ok := strings.CutPrefix(name, ":with."); ok {
+		var names []string
+		for _, k := range sortedKeys(x.Headers) {
+			if slices.ContainsFunc(x.Headers[k], func(v string) bool { return strings.Contains(v, text) }) {
+				names = append(names, k)
+			}
+		}
+		return names
+	}
 	if field, ok := strings.CutPrefix(name, ":form."); ok {
 		return form(x)[field]
 	}
-	return x.Headers[name]
+	return x.Headers[strings.ToLower(name)]
 }
 
-// form reads a multipart body; nil if it is none.
+// form reads a multipart body; nil if it is none, or has no field, as it has none where the boundary is another than the header says.
 func form(x *evidence.Attempt) map[string][]string {
 	kinds := x.Headers["content-type"]
 	if len(kinds) != 1 {
@@ -111,7 +137,7 @@ func form(x *evidence.Attempt) map[string][]string {
 	parts := multipart.NewReader(bytes.NewReader([]byte(x.Body)), params["boundary"])
 	for {
 		p, err := parts.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) && len(out) > 0 {
 			return out
 		}
 		if err != nil {
@@ -164,7 +190,7 @@ func asyncStarts(a Async, r *evidence.Run) finding {
 	return pass(fmt.Sprintf("%d refused, %d started", len(a.Cases), len(a.Valid)), fmt.Sprintf("%d starts", len(by)))
 }
 
-// asyncDetails: what steps noted begins as Details says; a text that begins with ! must not occur.
+// asyncDetails: what steps noted begins as Details says; a text that begins with ! must not occur. A step that noted nothing says nothing.
 func asyncDetails(a Async, r *evidence.Run) finding {
 	if len(a.Details) == 0 {
 		return notEngaged("nothing is looked for")
@@ -174,6 +200,9 @@ func asyncDetails(a Async, r *evidence.Run) finding {
 		m, ok := r.StepByMark(mark)
 		if !ok {
 			return notEngaged("step " + mark + " was not reached")
+		}
+		if strings.TrimPrefix(want, "!") == "" || m.Detail == "" && m.OK {
+			return notEngaged("step " + mark + " noted nothing, or nothing is expected of it")
 		}
 		if not, negative := strings.CutPrefix(want, "!"); negative {
 			if strings.HasPrefix(m.Detail, not) {
@@ -193,8 +222,8 @@ func firstLine(s string) string {
 	return line[:min(len(line), 100)]
 }
 
-// asyncQueries: of the recorded PromQL queries at least one has each text of Contains, one is Equal, and each distinct one comes at most
-// High and at least Low times a second in the window.
+// asyncQueries: of the recorded PromQL queries at least one has all texts of Contains, one is Equal, and each distinct one comes at least Low
+// times a second in the window and at most High times a second while it comes at all.
 func asyncQueries(a Async, r *evidence.Run) finding {
 	from, to, why := asyncSpan(a, r)
 	if why != "" {
@@ -209,26 +238,30 @@ func asyncQueries(a Async, r *evidence.Run) finding {
 	if len(at) == 0 {
 		return notEngaged("no query came")
 	}
+	if len(a.Contains) == 0 && a.Equal == "" && a.High <= 0 && a.Low <= 0 {
+		return notEngaged("any query would do")
+	}
 	texts := sortedKeys(at)
-	for _, c := range a.Contains {
-		if !slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(t, c) }) {
-			return fail("no "+c, fmt.Sprintf("no query contains %q: %s", c, strings.Join(texts, " | ")))
-		}
+	if !slices.ContainsFunc(texts, func(t string) bool {
+		return !slices.ContainsFunc(a.Contains, func(c string) bool { return !strings.Contains(t, c) })
+	}) {
+		return fail("no "+strings.Join(a.Contains, ", "), fmt.Sprintf("no query contains all of %q: %s", a.Contains, strings.Join(texts, " | ")))
 	}
 	if a.Equal != "" && at[a.Equal] == nil {
 		return fail("another query", fmt.Sprintf("no query is %q: %s", a.Equal, strings.Join(texts, " | ")))
 	}
 	figure := fmt.Sprintf("%d distinct queries", len(texts))
-	if a.High > 0 {
-		if to > 1<<61 {
-			to = r.Steps[len(r.Steps)-1].End
-		}
+	if a.High > 0 || a.Low > 0 {
+		to = min(to, r.Steps[len(r.Steps)-1].End)
 		for _, t := range texts {
-			rate := float64(len(at[t])) * 1e9 / float64(max(1, to-from))
-			if rate > a.High || rate < a.Low {
-				return fail(fmt.Sprintf("%.1f/s", rate), fmt.Sprintf("%q came %.1f times a second, expected %g to %g", t, rate, a.Low, a.High))
+			n := len(at[t])
+			// From the first to the last, so that a burst is one in a long window too; two at once are none.
+			while := float64(n-1) * 1e9 / float64(max(at[t][n-1]-at[t][0], int64(time.Second)))
+			all := float64(n) * 1e9 / float64(max(1, to-from))
+			if a.High > 0 && while > a.High || all < a.Low {
+				return fail(fmt.Sprintf("%.1f/s", while), fmt.Sprintf("%q came %.1f times a second, %.1f over the whole window, expected %g to %g", t, while, all, a.Low, a.High))
 			}
-			figure = fmt.Sprintf("%.1f queries a second", rate)
+			figure = fmt.Sprintf("%.1f queries a second", while)
 		}
 	}
 	return pass(figure, fmt.Sprintf("%d queries", len(texts)))
@@ -254,10 +287,16 @@ func asyncSpans(a Async, r *evidence.Run) finding {
 				n++
 			}
 		}
+		if w.Min <= 0 && w.Max < 0 {
+			return notEngaged("any number would do")
+		}
 		if !within(n, w.Min, w.Max) {
 			return fail(fmt.Sprintf("%d spans %s", n, w.Name), fmt.Sprintf("%d spans %q with %v, parent %q, trace %q came, expected %s (of %d spans: %s)", n, w.Name, w.Attrs, w.Parent, w.Trace,
 				bounded(w.Min, w.Max), len(spans), spanNames(spans)))
 		}
+	}
+	if len(spans) == 0 && !worked(r) {
+		return notEngaged(idle) // which leaves nothing to be traced
 	}
 	return pass(fmt.Sprintf("%d spans", len(spans)), fmt.Sprintf("%d spans", len(spans)))
 }
@@ -282,7 +321,7 @@ func (w SpanWant) fits(s *evidence.Span, byID map[string]*evidence.Span) bool {
 		return false
 	}
 	for k, v := range w.Attrs {
-		if s.Attributes[k] != v {
+		if own, ok := s.Attributes[k]; !ok || own != v {
 			return false
 		}
 	}

@@ -92,6 +92,9 @@ func calm(s Spec, r *evidence.Run) finding {
 	return pass(fmt.Sprintf("%d served, first token after %.3f s in the median", len(offered), stats.NewSample(firstTokens(offered)).NearestRank(0.5)), "room to spare")
 }
 
+// growth is the share by which a wait must have grown before a lack of requests may be to blame for not having proved it.
+const growth = 0.05
+
 // overload (BEN-11): under more than can be served the high band waits at most 0.25 s and a service quantum at the 95th percentile, and
 // the low band's wait grows. Engaged if the low band had somebody waiting throughout and demand exceeded what was served by Margin.
 func overload(s Spec, r *evidence.Run) finding {
@@ -129,7 +132,11 @@ func overload(s Spec, r *evidence.Run) finding {
 		return finding{kind: kind, figure: figure, why: more, engaged: fmt.Sprintf("%.2f × what was served", factor)}
 	case kind == verdict.Fail:
 		return fail(figure, fmt.Sprintf("at %.2f times the capacity the high band must wait at most %.3f s at the 95th percentile", factor, bound))
-	case !(late.Lo > early.Hi):
+	case late.Lo > early.Hi:
+	case late.value > (1+growth)*early.value: // it grew, by less than so many requests can prove
+		return finding{kind: verdict.Inconclusive, figure: figure, why: "the lower band's wait grew, but the intervals of its first and its last third overlap: more requests would decide",
+			engaged: fmt.Sprintf("%.2f × what was served", factor)}
+	default:
 		return fail(figure, "the lower band must absorb the wait, and its wait does not grow")
 	}
 	return pass(figure, fmt.Sprintf("%.2f × what was served, %.0f %% of it high", factor, 100*float64(len(high))/float64(len(high)+len(low))))

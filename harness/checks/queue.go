@@ -39,6 +39,9 @@ func order(s Spec, r *evidence.Run) finding {
 					fmt.Sprintf("expected %s, got only %s", groupList(s.Groups), list(got)), missing(ids, got)...)
 			}
 			if !slices.Contains(g, got[at]) {
+				if why := loosed(r, got[at]); why != "" {
+					return notEngaged(why, got[at])
+				}
 				return fail(fmt.Sprintf("place %d: %s", at+1, got[at]),
 					fmt.Sprintf("expected %s, got %s", groupList(s.Groups), list(got)), got[at])
 			}
@@ -49,6 +52,21 @@ func order(s Spec, r *evidence.Run) finding {
 		return notEngaged(id+" was not sent before those arrived that it competes with", id)
 	}
 	return pass(fmt.Sprintf("%d in order", len(got)), engaged, got...)
+}
+
+// loosed says why an arrival says nothing about order: the router had not answered a release within the step's limit, and then everything
+// was let go at once, so that who comes first is the machine's doing. "" if it was released one by one.
+func loosed(r *evidence.Run, id string) string {
+	b, ok := arrival(r, id)
+	if !ok {
+		return ""
+	}
+	for _, s := range r.Steps {
+		if s.Op == "step" && !s.OK && s.End <= b.Arrival {
+			return "the step that began after " + ms(s.Start) + " had " + s.Detail + ", and everything was let go at once then"
+		}
+	}
+	return ""
 }
 
 // belated finds a request that was sent only after one of its own group had arrived: at that one's turn there was no choice, and the

@@ -36,25 +36,26 @@ const (
 )
 
 type root struct {
-	Certify      certifyCmd      `cmd:"" help:"Certify a router: play the catalogue, seal the evidence, give verdicts."`
-	CertifyAsync certifyAsyncCmd `cmd:"" name:"certify-async" help:"Certify an Async Processor: play its catalogue, seal the evidence, give verdicts."`
-	Judge        judgeCmd        `cmd:"" help:"Judge a bundle again, with no router running."`
-	Report       reportCmd       `cmd:"" help:"Write the reports of a bundle again."`
-	Submit       submitCmd       `cmd:"" help:"Publish a bundle as a submission: reports, evidence, README, badge."`
-	Verify       verifyCmd       `cmd:"" help:"Check bundles and submissions: hashes, verdicts, texts, from the evidence."`
-	Table        tableCmd        `cmd:"" name:"results-table" help:"Write the table of all submissions of a results folder."`
-	Selfcheck    selfcheckCmd    `cmd:"" help:"Show that the suite can fail: play every mutant of the reference."`
-	List         listCmd         `cmd:"" help:"List requirements, scenarios, profiles, presets or mutants."`
-	Up           upCmd           `cmd:"" help:"Run the local stack in the foreground: gateway, picker, model servers."`
-	Picker       pickerCmd       `cmd:"" help:"Run the reference Endpoint Picker."`
-	Gateway      gatewayCmd      `cmd:"" help:"Run the HTTP data plane in front of any ext_proc picker."`
-	SimVLLM      simCmd          `cmd:"" name:"sim-vllm" help:"Run one simulated vLLM server."`
-	Processor    processorCmd    `cmd:"" help:"Run the reference Async Processor."`
-	Enqueue      enqueueCmd      `cmd:"" help:"Put requests into a queue of an Async Processor."`
-	Results      resultsCmd      `cmd:"" help:"Take results of an Async Processor out of their list."`
-	Prom         prometheusCmd   `cmd:"" name:"prometheus" help:"Run an embedded Prometheus: scrape pages, answer PromQL."`
-	Load         loadCmd         `cmd:"" help:"Send a workload to any OpenAI endpoint and record what became of it."`
-	Version      versionCmd      `cmd:"" help:"Print the version."`
+	Certify      certifyCmd         `cmd:"" help:"Certify a router: play the catalogue, seal the evidence, give verdicts."`
+	CertifyAsync certifyAsyncCmd    `cmd:"" name:"certify-async" help:"Certify an Async Processor: play its catalogue, seal the evidence, give verdicts."`
+	Judge        judgeCmd           `cmd:"" help:"Judge a bundle again, with no router running."`
+	Report       reportCmd          `cmd:"" help:"Write the reports of a bundle again."`
+	Submit       submitCmd          `cmd:"" help:"Publish a bundle as a submission: reports, evidence, README, badge."`
+	Verify       verifyCmd          `cmd:"" help:"Check bundles and submissions: hashes, verdicts, texts, from the evidence."`
+	Table        tableCmd           `cmd:"" name:"results-table" help:"Write the table of all submissions of a results folder."`
+	Selfcheck    selfcheckCmd       `cmd:"" help:"Show that the suite can fail: play every mutant of the reference."`
+	List         listCmd            `cmd:"" help:"List requirements, scenarios, profiles, presets or mutants."`
+	Up           upCmd              `cmd:"" help:"Run the local stack in the foreground: gateway, picker, model servers."`
+	Picker       pickerCmd          `cmd:"" help:"Run the reference Endpoint Picker."`
+	Gateway      gatewayCmd         `cmd:"" help:"Run the HTTP data plane in front of any ext_proc picker."`
+	SimVLLM      simCmd             `cmd:"" name:"sim-vllm" help:"Run one simulated vLLM server."`
+	Processor    processorCmd       `cmd:"" help:"Run the reference Async Processor."`
+	Mutant       mutantProcessorCmd `cmd:"" name:"mutant-processor" hidden:"" help:"Run a faulty variant of the reference Async Processor, for the self-check."`
+	Enqueue      enqueueCmd         `cmd:"" help:"Put requests into a queue of an Async Processor."`
+	Results      resultsCmd         `cmd:"" help:"Take results of an Async Processor out of their list."`
+	Prom         prometheusCmd      `cmd:"" name:"prometheus" help:"Run an embedded Prometheus: scrape pages, answer PromQL."`
+	Load         loadCmd            `cmd:"" help:"Send a workload to any OpenAI endpoint and record what became of it."`
+	Version      versionCmd         `cmd:"" help:"Print the version."`
 }
 
 // console is where a command speaks.

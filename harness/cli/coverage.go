@@ -43,7 +43,11 @@ func coverageOf(p profile.Profile) map[string]*shown {
 		add(&of(ch.Requirement).scenarios, "(whole run)")
 		add(&of(ch.Requirement).checks, ch.Check)
 	}
-	for _, m := range selfcheck.Mutants() {
+	mutants := selfcheck.Mutants()
+	if p.Processor != nil {
+		mutants = selfcheck.ProcessorMutants()
+	}
+	for _, m := range mutants {
 		if slices.Contains(m.Except, p.Name) {
 			continue
 		}

@@ -61,7 +61,7 @@ func (c *listCmd) Run(con *console) error {
 		}
 	case "mutants":
 		fmt.Fprintln(t, "MUTANT\tCLASS\tMEANT FOR\tFAULT")
-		for _, m := range selfcheck.Mutants() {
+		for _, m := range append(selfcheck.Mutants(), selfcheck.ProcessorMutants()...) {
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", m.Name, m.Class, strings.Join(m.Meant, " "), m.Fault)
 		}
 	case "presets":

@@ -44,7 +44,10 @@ Exit status: 0 after SIGTERM and a drain, 1 for a configuration that cannot be u
 }
 
 // Run serves until SIGTERM, then drains.
-func (c *processorCmd) Run(con *console) error {
+func (c *processorCmd) Run(con *console) error { return c.run(con, nil) }
+
+// run serves, after tamper has changed what it likes.
+func (c *processorCmd) run(con *console, tamper func(*asyncproc.Options)) error {
 	loader := asyncconfig.NewLoader(c.Flags, nil, nil)
 	cfg, err := loader.Load()
 	for _, w := range cfg.Warnings {
@@ -78,6 +81,9 @@ func (c *processorCmd) Run(con *console) error {
 				log.Warn("tracing: the last spans were not sent", "error", err)
 			}
 		}()
+	}
+	if tamper != nil {
+		tamper(&o)
 	}
 	s, err := asyncproc.Serve(o)
 	if err != nil {

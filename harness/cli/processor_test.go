@@ -67,3 +67,16 @@ func TestProcessorEndToEnd(t *testing.T) {
 		t.Errorf("a result too many: %s", more)
 	}
 }
+
+// TestProcessorEmptyFiles: a file whose name is empty is none, as the guide has it for transforms (AP-CLI-06).
+func TestProcessorEmptyFiles(t *testing.T) {
+	var out, errs bytes.Buffer
+	args := []string{"processor", "--transport", "redis-sortedset", "--check-config",
+		"--transport-config", `{"url":"redis://127.0.0.1:1","queues":[{"queue_name":"q","igw_base_url":"http://127.0.0.1:1"}]}`}
+	for _, flag := range []string{"transport-config-file", "pool-config-file", "request-merge-policy-config-file", "transform-config-file", "tls-ca-cert", "tls-cert", "tls-key"} {
+		args = append(args, "--"+flag, "")
+	}
+	if status := cli.Run(args, &out, &errs); status != 0 {
+		t.Errorf("status %d\n%s", status, errs.String())
+	}
+}

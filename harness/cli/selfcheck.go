@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -17,14 +18,16 @@ import (
 )
 
 type selfcheckCmd struct {
-	Profile     string `default:"llm-d-router-2026-09" help:"Contract of the reference and of the judgement."`
+	Suite       string `enum:"router,async" default:"router" help:"router: mutants of the picker; async: mutants of the Async Processor, each a process of its own over real sockets."`
+	Profile     string `help:"Contract of the reference and of the judgement; default: llm-d-router-2026-09, with --suite async llm-d-async-0.10."`
 	Seed        uint64 `default:"1" help:"Seed of the first run; each run of the unmutated reference takes the next one."`
-	Runs        int    `default:"5" help:"Runs of the unmutated reference."`
-	Parallel    int    `default:"2" help:"Mutants at a time."`
+	Runs        int    `help:"Runs of the unmutated reference; default: 5, with --suite async 1."`
+	Parallel    int    `help:"Mutants at a time; default: 2, with --suite async 4."`
 	Level       string `enum:"core,extended,slow" default:"extended" help:"How much of the catalogue each mutant is played against (as in weir certify)."`
 	Only        string `help:"Regular expression on mutant names."`
 	IncludeNoop bool   `help:"Add a mutant that changes nothing; no check can see it, so the self-check must fail."`
 	Out         string `type:"path" default:".weir/selfcheck.json" help:"File of the matrix mutant × requirement."`
+	RedisServer string `placeholder:"PROGRAM" help:"With --suite async: program of a real broker; default: an embedded one."`
 	Env         string `enum:"virtual,local" default:"virtual" help:"Where mutants are played; local takes half a minute each."`
 }
 
@@ -33,17 +36,36 @@ func (selfcheckCmd) Help() string {
 	return `Examples:
   weir selfcheck                     every mutant must be killed by a requirement that is meant for it
   weir selfcheck --only 'ttl|leak'   some mutants
+  weir selfcheck --suite async       mutants of the Async Processor
   weir selfcheck --include-noop      ends with status 1: nothing can kill a mutant that changes nothing`
+}
+
+const asyncSuite = "async"
+
+// defaults fills in what depends on the suite.
+func (c *selfcheckCmd) defaults() {
+	router := c.Suite != asyncSuite
+	c.Profile = cmp.Or(c.Profile, map[bool]string{true: profile.Default, false: profile.DefaultProcessor}[router])
+	c.Runs = cmp.Or(c.Runs, map[bool]int{true: 5, false: 1}[router])
+	c.Parallel = cmp.Or(c.Parallel, map[bool]int{true: 2, false: 4}[router])
+	if !router {
+		c.Env = "local"
+	}
 }
 
 // Run plays the mutants.
 func (c *selfcheckCmd) Run(con *console) error {
+	c.defaults()
 	mutants, err := c.mutants()
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(con.out, "seed %d, %d mutants, %d runs of the unmutated reference, profile %s, environment %s\n", c.Seed, len(mutants), c.Runs, c.Profile, c.Env)
-	judge, err := c.judge()
+	maker := c.judge
+	if c.Suite == asyncSuite {
+		maker = func() (selfcheck.Judge, error) { return c.asyncJudge(mutants) }
+	}
+	judge, err := maker()
 	if err != nil {
 		return err
 	}
@@ -58,7 +80,7 @@ func (c *selfcheckCmd) Run(con *console) error {
 		return err
 	}
 	fmt.Fprintf(con.out, "matrix: %s\n", c.Out)
-	if !m.OK() || (c.Only == "" && len(m.Unproven) > 0) { // a requirement that no mutant fails is not known to be able to fail
+	if !m.OK() || (c.Only == "" && c.Suite != asyncSuite && len(m.Unproven) > 0) { // a requirement that no mutant fails is not known to be able to fail
 		return &exitError{status: ExitFail}
 	}
 	return nil
@@ -70,7 +92,11 @@ func (c *selfcheckCmd) mutants() ([]selfcheck.Mutant, error) {
 		return nil, err
 	}
 	var out []selfcheck.Mutant
-	for _, m := range selfcheck.Mutants() {
+	all := selfcheck.Mutants()
+	if c.Suite == asyncSuite {
+		all = selfcheck.ProcessorMutants()
+	}
+	for _, m := range all {
 		if only == nil || only.MatchString(m.Name) {
 			out = append(out, m)
 		}

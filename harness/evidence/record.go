@@ -197,11 +197,12 @@ type FinalResult struct {
 	Raw     string `json:"raw"`
 }
 
-// BrokerKey is the state of one key of the broker. Names that begin with a colon are facts about the broker: ":connections" are those
-// open, ":accepted" all that were opened.
+// BrokerKey is the state of one key of the broker. Names that begin with a colon are facts: ":connections" of the broker that are open,
+// ":accepted" all that were made, ":subscribers", ":handshakes" at upstreams that failed, ":cpu" of the processor in ms, ":collector" at the
+// default address, ":queries TEXT" and ":fetches TEXT" of what gates read since it was set last.
 type BrokerKey struct {
 	Name    string   `json:"name"`
-	Type    string   `json:"type"` // none, string, list, zset, hash
+	Type    string   `json:"type"` // none, string, list, zset, hash, fact; "": it cannot be known
 	Size    int64    `json:"size"`
 	TTL     int64    `json:"ttlNs"` // Never: none
 	Value   string   `json:"value,omitempty"`

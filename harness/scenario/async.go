@@ -274,7 +274,7 @@ func (a *Async) Ended(mark string, limit time.Duration) {
 	a.Do(sut.AsyncStep{Op: sut.AsyncEnded, Mark: mark, Limit: limit})
 }
 
-// Broker does something to the broker: pause, resume, down, up, cut.
+// Broker does something to the broker: pause, resume, down, up, cut, broken.
 func (a *Async) Broker(mark, mode string) {
 	a.Do(sut.AsyncStep{Op: sut.AsyncBroker, Mark: mark, Mode: mode})
 }

@@ -32,6 +32,7 @@ type Mutant struct {
 	// Except names the contracts under which the fault is none: what it does is what they ask for, or they do not use what it breaks.
 	Except []string
 	env.Tamper
+	Processor Tampering // of a variant of the processor
 }
 
 // Mutants lists the faulty variants.

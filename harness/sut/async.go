@@ -24,14 +24,15 @@ const (
 	AsyncResults  AsyncOp = "results"  // wait until Count results of IDs were taken
 	AsyncQuiet    AsyncOp = "quiet"    // watch for Quiet; evidence only
 	AsyncSet      AsyncOp = "set"      // set keys of the broker: "" deletes; Mode "list" pushes one element, which makes the type wrong
-	AsyncSize     AsyncOp = "size"     // wait until the sizes of the keys Names together are Count (Mode "least": at least, "most": at most)
+	AsyncSize     AsyncOp = "size"     // wait until the sizes of the keys Names together are Count (Mode "least": at least, "most": at most), and record their state
 	AsyncLook     AsyncOp = "look"     // record the state of the keys Names
 	AsyncSeries   AsyncOp = "series"   // the Prometheus has the page Text from now on; Mode "error500" lets it fail, "" heals it
 	AsyncPage     AsyncOp = "page"     // the metrics page is Text from now on; "" answers 404
 	AsyncScrape   AsyncOp = "scrape"   // read the metrics page of Who; with Until: again and again until it shows that, at most for Limit
 	AsyncGet      AsyncOp = "get"      // GET Text (a URL with tokens) and record status and body; with Mode, wait for that status
-	AsyncFile     AsyncOp = "file"     // write file Who of the setup's folder anew with Text
-	AsyncBroker   AsyncOp = "broker"   // Mode "pause", "resume", "down", "up", "cut" (close what is open)
+	AsyncFile     AsyncOp = "file"     // write file List of the folder of Who anew with Text
+	AsyncOutput   AsyncOp = "output"   // wait until Who has printed a line with one of Names, in any case, since its file was last written
+	AsyncBroker   AsyncOp = "broker"   // Mode "pause", "resume", "down", "up", "cut" (close what is open), "broken" (close whatever connects)
 	AsyncUpstream AsyncOp = "upstream" // Upstream listens (Mode "up") or not (Mode "down")
 	AsyncLoad     AsyncOp = "load"     // Mode of fault Signal to Who after a number of results drawn from Count, then start it again: one round
 )
@@ -68,7 +69,7 @@ type AsyncValue struct {
 	Max    float64           `json:"max"`
 }
 
-// AsyncSetup is how a processor is started. Texts may hold tokens: $BROKER and $BROKER2 (host:port), $UPSTREAM_a, $UPSTREAM_b, $TLS_a,
+// AsyncSetup is how a processor is started. Texts may hold tokens: $BROKER, $BROKER2 and, with TLS, $TLSBROKER (host:port), $UPSTREAM_a, $UPSTREAM_b, $TLS_a,
 // $MTLS_a (URLs), $PROM, $PAGE, $OTLP (URLs), $PUBSUB (host:port), $FILE_name, $NOBODY (host:port where nobody listens).
 type AsyncSetup struct {
 	Transport string            `json:"transport,omitempty"` // "": redis-sortedset; "none": the flag is left out
@@ -94,8 +95,8 @@ type AsyncMessage struct {
 	Payload  string            `json:"payload,omitempty"`    // JSON; "": a small completion request with the id as field weir_id
 	Metadata map[string]string `json:"metadata,omitempty"`
 	Headers  map[string]string `json:"headers,omitempty"`
-	Endpoint string            `json:"endpoint,omitempty"`
-	Labels   map[string]string `json:"labels,omitempty"` // internal.labels
+	Endpoint string            `json:"endpoint,omitempty"` // may hold tokens, also $ADDRESS_b: host:port of upstream b
+	Labels   map[string]string `json:"labels,omitempty"`   // internal.labels
 	Created  string            `json:"created,omitempty"`
 	NoToken  bool              `json:"noToken,omitempty"`
 	// Member is the whole member in the place of an envelope; $ID and $DEADLINE are filled in.

@@ -33,6 +33,7 @@ type Machine struct {
 	readings  []reading
 	lastHold  HoldID
 	questions int // Acquire without an answer
+	pulls     uint64
 	alarms    alarms
 	down      bool
 	out       []Out

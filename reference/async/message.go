@@ -33,6 +33,7 @@ type message struct {
 	prev, next *message
 
 	pulledAt time.Duration
+	nth      uint64 // in the order of pulling
 	deadline time.Duration
 	labels   map[string]string // the queue's over its own
 	lane     int
@@ -67,6 +68,26 @@ func (l *list) push(msg *message) {
 		l.tail.next = msg
 	}
 	l.tail = msg
+	l.n++
+}
+
+// insert puts a message behind those that were pulled before it: answers of gates may come in another order.
+func (l *list) insert(msg *message) {
+	after := l.tail
+	for after != nil && after.nth > msg.nth {
+		after = after.prev
+	}
+	if after == l.tail {
+		l.push(msg)
+		return
+	}
+	msg.list, msg.prev = l, after
+	if after == nil {
+		msg.next, l.head = l.head, msg
+	} else {
+		msg.next, after.next = after.next, msg
+	}
+	msg.next.prev = msg
 	l.n++
 }
 
@@ -106,7 +127,7 @@ func (m *Machine) move(msg *message, to stage) {
 		if m.cfg.Merge.Kind == TierPriority {
 			l = msg.lane
 		}
-		q.ready[l].push(msg)
+		q.ready[l].insert(msg)
 	case busy:
 		q.pool.busy.push(msg)
 		q.working++

@@ -222,7 +222,8 @@ func (m *Machine) admit(q *queue, in Message) {
 		m.emit(Out{Kind: DeadLetter, Queue: q.key, ID: in.ID})
 		return
 	}
-	msg := &message{Message: in, queue: q, pulledAt: m.now, awaits: noSource, labels: map[string]string{}}
+	m.pulls++
+	msg := &message{Message: in, queue: q, pulledAt: m.now, nth: m.pulls, awaits: noSource, labels: map[string]string{}}
 	msg.alarm.message = msg
 	maps.Copy(msg.labels, in.Envelope.Internal.Labels)
 	// Only a gate classifies. What the producer says of itself would let anybody into the reserved lanes.

@@ -9,11 +9,11 @@ type Flags struct {
 	Concurrency         int           `group:"Core" default:"64" help:"Workers of each pool that does not say otherwise; each holds one request for its whole duration."`
 	Transport           string        `group:"Core" help:"Message queue: redis-pubsub (default), redis-sortedset, gcp-pubsub."`
 	TransportConfig     string        `group:"Core" placeholder:"JSON" help:"Transport configuration; this or --transport-config-file."`
-	TransportConfigFile string        `group:"Core" type:"path" help:"File with the transport configuration."`
+	TransportConfigFile string        `group:"Core" type:"path" default:"" placeholder:"FILE" help:"File with the transport configuration."`
 	WatchInterval       time.Duration `group:"Core" name:"transport-config-watch-interval" default:"0s" help:"Read the queues of the file again this often (redis-sortedset); 0: never."`
-	PoolConfigFile      string        `group:"Core" type:"path" help:"JSON array of worker pools; default: one pool \"default\"."`
-	MergePolicyFile     string        `group:"Core" name:"request-merge-policy-config-file" type:"path" help:"JSON with type and parameters of the merge policy; default: random-robin."`
-	TransformConfigFile string        `group:"Core" type:"path" help:"JSON with requestTransforms; default: none."`
+	PoolConfigFile      string        `group:"Core" type:"path" default:"" placeholder:"FILE" help:"JSON array of worker pools; default: one pool \"default\"."`
+	MergePolicyFile     string        `group:"Core" name:"request-merge-policy-config-file" type:"path" default:"" placeholder:"FILE" help:"JSON with type and parameters of the merge policy; default: random-robin."`
+	TransformConfigFile string        `group:"Core" type:"path" default:"" placeholder:"FILE" help:"JSON with requestTransforms; default: none."`
 
 	PrometheusURL      string        `group:"Gating and Prometheus" help:"Prometheus server that the prometheus-* gates ask."`
 	PrometheusCacheTTL time.Duration `group:"Gating and Prometheus" default:"5s" help:"How long its answers are used again; 0s: not at all."`
@@ -27,9 +27,9 @@ type Flags struct {
 	HealthPort          int           `group:"Ports and endpoints" default:"8081" help:"Port of /healthz and /readyz; 0 takes a free one."`
 	BacklogInterval     time.Duration `group:"Ports and endpoints" name:"metrics-backlog-poll-interval" default:"15s" help:"How often the broker's backlog is read; 0: never."`
 
-	TLSCACert             string `group:"TLS towards the gateway" name:"tls-ca-cert" type:"path" help:"Authorities (PEM) that the gateway's certificate may come from, beside the system's."`
-	TLSCert               string `group:"TLS towards the gateway" name:"tls-cert" type:"path" help:"Client certificate (PEM); with --tls-key."`
-	TLSKey                string `group:"TLS towards the gateway" name:"tls-key" type:"path" help:"Its key (PEM)."`
+	TLSCACert             string `group:"TLS towards the gateway" name:"tls-ca-cert" type:"path" default:"" placeholder:"FILE" help:"Authorities (PEM) that the gateway's certificate may come from, beside the system's."`
+	TLSCert               string `group:"TLS towards the gateway" name:"tls-cert" type:"path" default:"" placeholder:"FILE" help:"Client certificate (PEM); with --tls-key."`
+	TLSKey                string `group:"TLS towards the gateway" name:"tls-key" type:"path" default:"" placeholder:"FILE" help:"Its key (PEM)."`
 	TLSInsecureSkipVerify bool   `group:"TLS towards the gateway" name:"tls-insecure-skip-verify" help:"Do not verify the gateway's certificate; for tests only."`
 
 	V                  int    `group:"Logging" name:"v" short:"v" default:"2" help:"Verbosity; 4 and above log every message."`
@@ -51,7 +51,7 @@ type Flags struct {
 type OlderFlags struct {
 	MessageQueueImpl   string `help:"Deprecated: --transport."`
 	RedisTracing       bool   `help:"Deprecated: enable_tracing."`
-	MergePolicyFile    string `name:"request-merge-policy-config" type:"path" help:"Deprecated: --request-merge-policy-config-file."`
+	MergePolicyFile    string `name:"request-merge-policy-config" type:"path" default:"" placeholder:"FILE" help:"Deprecated: --request-merge-policy-config-file."`
 	RedisURL           string `name:"redis.url" help:"Deprecated: url."`
 	IGWBaseURL         string `name:"redis.igw-base-url" help:"Deprecated: queues."`
 	RequestPath        string `name:"redis.request-path-url" help:"Deprecated: queues."`
@@ -60,14 +60,14 @@ type OlderFlags struct {
 	RetryQueue         string `name:"redis.retry-queue-name" help:"Deprecated: retry_queue_name."`
 	ResultQueue        string `name:"redis.result-queue-name" help:"Deprecated: result_queue_name."`
 	QueuesConfig       string `name:"redis.queues-config" help:"Deprecated: queues."`
-	QueuesConfigFile   string `name:"redis.queues-config-file" type:"path" help:"Deprecated: queues."`
+	QueuesConfigFile   string `name:"redis.queues-config-file" type:"path" default:"" placeholder:"FILE" help:"Deprecated: queues."`
 	SSBaseURL          string `name:"redis.ss.igw-base-url" help:"Deprecated: queues."`
 	SSRequestPath      string `name:"redis.ss.request-path-url" help:"Deprecated: queues."`
 	SSObjective        string `name:"redis.ss.inference-objective" help:"Deprecated: queues."`
 	SSRequestQueue     string `name:"redis.ss.request-queue-name" help:"Deprecated: queues."`
 	SSResultQueue      string `name:"redis.ss.result-queue-name" help:"Deprecated: result_queue_name."`
 	SSQueuesConfig     string `name:"redis.ss.queues-config" help:"Deprecated: queues."`
-	SSQueuesConfigFile string `name:"redis.ss.queues-config-file" type:"path" help:"Deprecated: queues."`
+	SSQueuesConfigFile string `name:"redis.ss.queues-config-file" type:"path" default:"" placeholder:"FILE" help:"Deprecated: queues."`
 	SSPollInterval     *int   `name:"redis.ss.poll-interval-ms" help:"Deprecated: poll_interval_ms."`
 	SSBatch            *int   `name:"redis.ss.batch-size" help:"Deprecated: batch_size."`
 	SSGateType         string `name:"redis.ss.gate-type" help:"Deprecated: queues."`
@@ -78,7 +78,7 @@ type OlderFlags struct {
 	PSObjective        string `name:"pubsub.inference-objective" help:"Deprecated: topics."`
 	PSSubscriber       string `name:"pubsub.request-subscriber-id" help:"Deprecated: topics."`
 	PSResultTopic      string `name:"pubsub.result-topic-id" help:"Deprecated: result_topic_id."`
-	PSTopicsFile       string `name:"pubsub.topics-config-file" type:"path" help:"Deprecated: topics."`
+	PSTopicsFile       string `name:"pubsub.topics-config-file" type:"path" default:"" placeholder:"FILE" help:"Deprecated: topics."`
 	PSBatch            *int   `name:"pubsub.batch-size" help:"Deprecated: batch_size."`
 }
 

@@ -23,6 +23,7 @@ const eventBuffer = 1024
 // driver owns the machine.
 type driver struct {
 	machine   *async.Machine
+	step      Step // of machine
 	clock     clock.Clock
 	epoch     int64 // Unix nanoseconds of offset 0
 	broker    broker
@@ -182,7 +183,7 @@ func (d *driver) publish() {
 
 func (d *driver) handle(e event) {
 	d.before(e)
-	d.outs = d.machine.Step(d.clock.Now(), e.ev, d.outs[:0])
+	d.outs = d.step(d.clock.Now(), e.ev, d.outs[:0])
 	for i := range d.outs {
 		d.do(&d.outs[i])
 	}
@@ -233,10 +234,10 @@ func (d *driver) do(o *async.Out) {
 		source := o.Source
 		d.spawn(func() { d.read(source) })
 	case async.Acquire:
-		ask := *o
-		d.spawn(func() {
-			d.post(event{ev: async.Event{Kind: async.Acquired, ID: ask.ID, Hold: ask.Hold, Quota: d.quotas.take(d.ctx, &ask)}})
-		})
+		id, hold := o.ID, o.Hold
+		d.quotas.ask(d.ctx, question{*o, func(a async.QuotaAnswer) {
+			d.post(event{ev: async.Event{Kind: async.Acquired, ID: id, Hold: hold, Quota: a}})
+		}}, d.spawn)
 	case async.Free:
 		ask := *o
 		d.quotas.frees.Add(1)

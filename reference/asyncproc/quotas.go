@@ -22,6 +22,13 @@ type quotas struct {
 	frees sync.WaitGroup // under way
 	mu    sync.Mutex
 	held  map[async.HoldID]heldQuota
+	lines map[heldQuota][]question // of quotas that are being asked: who waits for that
+}
+
+// question is one that the machine has asked; answer takes the answer.
+type question struct {
+	ask    async.Out
+	answer func(async.QuotaAnswer)
 }
 
 type heldQuota struct {
@@ -30,7 +37,7 @@ type heldQuota struct {
 }
 
 func newQuotas(s *sources, log *slog.Logger) *quotas {
-	return &quotas{sources: s, process: redisq.NewToken(), log: log, held: map[async.HoldID]heldQuota{}}
+	return &quotas{sources: s, process: redisq.NewToken(), log: log, held: map[async.HoldID]heldQuota{}, lines: map[heldQuota][]question{}}
 }
 
 func (q *quotas) holder(id async.HoldID) string {
@@ -39,6 +46,41 @@ func (q *quotas) holder(id async.HoldID) string {
 
 func described(o *async.Out) heldQuota {
 	return heldQuota{o.Quota.Address, redisq.Quota{Key: o.Quota.Key(o.Value), Concurrency: o.Quota.Concurrency, Limit: o.Quota.Limit, Window: o.Quota.Window}}
+}
+
+// ask asks a quota. Questions about one quota are asked in their order: the earliest deadline gets what is left of it (AP-TRN-03). Those that
+// wait when the server fails are not asked any more.
+func (q *quotas) ask(ctx context.Context, o question, spawn func(func())) {
+	h := described(&o.ask)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	line, busy := q.lines[h]
+	q.lines[h] = append(line, o)
+	if busy {
+		return
+	}
+	spawn(func() {
+		for line := q.line(h); len(line) > 0; line = q.line(h) {
+			a := async.Over
+			for i := range line {
+				if a != async.QuotaFailed {
+					a = q.take(ctx, &line[i].ask)
+				}
+				line[i].answer(a)
+			}
+		}
+	})
+}
+
+// line takes those who wait for a quota; none: it is not asked any more.
+func (q *quotas) line(h heldQuota) []question {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	line := q.lines[h]
+	if q.lines[h] = nil; len(line) == 0 {
+		delete(q.lines, h)
+	}
+	return line
 }
 
 func (q *quotas) take(ctx context.Context, o *async.Out) async.QuotaAnswer {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel/trace"
@@ -42,9 +43,15 @@ type Options struct {
 	HTTP  *http.Client // towards the gateway; nil: as the configuration says
 	// Tracing gets the spans; nil: nobody does. Its owner ends it after Close.
 	Tracing trace.TracerProvider
+	// Around puts something around the machine's steps, Page around the metrics; nil: nothing.
+	Around func(Step) Step
+	Page   func(prometheus.Gatherer) prometheus.Gatherer
 	// Listen opens the ports; nil: TCP.
 	Listen func(port int) (net.Listener, error)
 }
+
+// Step tells a machine that it is now and what happened, and appends what it decides to out.
+type Step func(now time.Duration, ev async.Event, out []async.Out) []async.Out
 
 // Server is a running processor.
 type Server struct {
@@ -135,10 +142,13 @@ func (s *Server) assemble() (*driver, error) {
 	if s.o.Dial != nil {
 		src.dial = s.o.Dial
 	}
-	d := &driver{machine: m, clock: s.o.Clock, epoch: mc.EpochUnix, http: client, sources: src,
+	d := &driver{machine: m, step: m.Step, clock: s.o.Clock, epoch: mc.EpochUnix, http: client, sources: src,
 		quotas: newQuotas(src, s.o.Logger), leases: &leases{held: map[async.MessageID]*carried{}}, metrics: NewMetrics(), tracer: newTracer(s.o.Tracing), log: s.o.Logger,
 		events: make(chan event, eventBuffer), done: make(chan struct{}), idle: make(chan struct{}), served: map[async.QueueKey]*served{},
 		carried: map[async.MessageID]*carried{}, slots: make(chan struct{}, pushLimit)}
+	if s.o.Around != nil {
+		d.step = s.o.Around(m.Step)
+	}
 	d.ctx, d.cancel = context.WithCancel(context.Background())
 	if err := s.connect(d); err != nil {
 		return nil, err
@@ -156,7 +166,11 @@ func (s *Server) assemble() (*driver, error) {
 
 // listen opens the two ports. One that is taken is named together with the flag that chooses another.
 func (s *Server) listen() error {
-	metrics := promhttp.HandlerFor(s.d.metrics.Gatherer(), promhttp.HandlerOpts{})
+	page := s.d.metrics.Gatherer()
+	if s.o.Page != nil {
+		page = s.o.Page(page)
+	}
+	metrics := promhttp.HandlerFor(page, promhttp.HandlerOpts{})
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.o.Config.Flags.MetricsEndpointAuth {

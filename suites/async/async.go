@@ -14,7 +14,8 @@ import (
 
 // Scenarios lists them in the order of the catalogue.
 func Scenarios() []scenario.Scenario {
-	return slices.Concat(transportScenarios, poolScenarios, retryScenarios)
+	return slices.Concat(transportScenarios, poolScenarios, gateScenarios, slotGateScenarios, promGateScenarios, budgetGateScenarios, pageGateScenarios, quotaScenarios, retryScenarios, drainScenarios, metricScenarios, tierScenarios, mergeScenarios, resultScenarios, wireScenarios, transformScenarios,
+		configScenarios, flagScenarios, olderFlagScenarios, healthScenarios, tracingScenarios, pubsubScenarios)
 }
 
 // Short names: the literals below are read as tables.
@@ -41,6 +42,12 @@ const more = -1
 // a scenario of a processor.
 func play(name, title string, write func(a *script)) scenario.Scenario {
 	return scenario.Scenario{Name: "async-" + name, Title: title, Write: scenario.Of(write)}
+}
+
+// alone keeps everything else away while a scenario plays: its figures depend on the machine's own load.
+func alone(sc scenario.Scenario) scenario.Scenario {
+	sc.Alone = true
+	return sc
 }
 
 // numbered gives prefix0 to prefix(n-1).

@@ -59,13 +59,13 @@ var retryScenarios = []s.Scenario{
 		a.Results("done", 2, 25*sec)
 		a.Check("AP-RETRY-06", "async-gaps", want{Min: 2, Bounds: []time.Duration{9*sec - 10*msec, 9*sec*5/4 + 2300*msec}}, "up", "in")
 	}),
-	play("no-lockstep", "simultaneous failures are spread", func(a *script) {
+	alone(play("no-lockstep", "simultaneous failures are spread", func(a *script) {
 		a.Answer(s.Statuses(nil, 503, 200))
 		a.Serve(s.Setup(s.Transport(s.Queue("q")).With(doc{"batch_size": 1000, "poll_interval_ms": 20}), "--concurrency", "200"))
 		a.Submit("in", "q", s.Messages("m", 1000)...)
 		a.Results("done", 1000, 40*sec)
 		a.Check("AP-RETRY-05", "async-spread", want{Clusters: 1000, Min: 50, Gap: 20 * msec}, "up", "in")
-	}),
+	})),
 	play("retry-keeps-everything", "a retry is the same request", func(a *script) {
 		a.Answer(s.Statuses(nil, 503, 200))
 		a.Serve(s.Setup(s.Transport(s.Queue("x").With(doc{"request_path_url": "/v1/chat/completions"}), s.Queue("y").With(doc{"igw_base_url": "$UPSTREAM_b"}))))

@@ -51,8 +51,9 @@ func (r *rig) brokerStep(ctx, take context.Context, s sut.AsyncStep, rec *eviden
 		return set(ctx, b, s)
 	case sut.AsyncSize:
 		n := int64(0)
+		var seen []evidence.BrokerKey
 		r.barrier(ctx, s, rec, func() bool {
-			n = sizes(ctx, b, s.Names)
+			n, seen = r.sizes(ctx, b, s.Names)
 			switch s.Mode {
 			case "least":
 				return n >= int64(s.Count)
@@ -61,9 +62,12 @@ func (r *rig) brokerStep(ctx, take context.Context, s sut.AsyncStep, rec *eviden
 			}
 			return n == int64(s.Count)
 		}, func() string { return fmt.Sprintf("together they have %d, not %d", n, s.Count) })
+		for i := range seen { // what met the barrier, or the last that did not
+			r.out.Observe(evidence.Observation{At: int64(r.clock.Now()), Mark: s.Mark, Key: &seen[i]})
+		}
 	case sut.AsyncLook:
 		for _, name := range s.Names {
-			k := state(ctx, b, name)
+			k := r.state(ctx, b, name)
 			r.out.Observe(evidence.Observation{At: int64(r.clock.Now()), Mark: s.Mark, Key: &k})
 		}
 	case sut.AsyncBroker:
@@ -78,6 +82,8 @@ func (r *rig) brokerStep(ctx, take context.Context, s sut.AsyncStep, rec *eviden
 			return b.proxy.up()
 		case "cut":
 			b.proxy.cut()
+		case "broken":
+			b.proxy.breakUp()
 		default:
 			return fmt.Errorf("unknown mode %q", s.Mode)
 		}
@@ -105,23 +111,24 @@ func set(ctx context.Context, b *broker, s sut.AsyncStep) error {
 	return nil
 }
 
-// sizes adds the sizes of keys up.
-func sizes(ctx context.Context, b *broker, names []string) int64 {
+// sizes adds the sizes of keys up, and gives what it saw of each.
+func (r *rig) sizes(ctx context.Context, b *broker, names []string) (int64, []evidence.BrokerKey) {
 	n := int64(0)
+	var seen []evidence.BrokerKey
 	for _, name := range names {
-		n += state(ctx, b, name).Size
+		k := r.state(ctx, b, name)
+		n += k.Size
+		seen = append(seen, k)
 	}
-	return n
+	return n, seen
 }
 
-// state reads one key. Names that begin with a colon are facts about the broker.
-func state(ctx context.Context, b *broker, name string) evidence.BrokerKey {
+// state reads one key. Names that begin with a colon are facts about what surrounds the processor, and about itself.
+func (r *rig) state(ctx context.Context, b *broker, name string) evidence.BrokerKey {
 	k := evidence.BrokerKey{Name: name, TTL: evidence.Never}
 	if strings.HasPrefix(name, ":") {
-		open, accepted := b.proxy.counts()
-		k.Type, k.Size = "fact", int64(map[string]int{":connections": open, ":accepted": accepted}[name])
-		if name == ":subscribers" {
-			k.Size = int64(len(b.direct.PubSubChannels(ctx, "*").Val()))
+		if n, ok := r.fact(ctx, b, name); ok {
+			k.Type, k.Size = "fact", n
 		}
 		return k
 	}
@@ -182,7 +189,11 @@ func (r *rig) submit(ctx context.Context, b *broker, s sut.AsyncStep, rec *evide
 		if payload == "" {
 			payload = fmt.Sprintf(`{"model":"m","prompt":"p","weir_id":%q}`, m.ID)
 		}
-		q := request{ID: m.ID, Created: json.RawMessage(m.Created), Deadline: raw, Payload: json.RawMessage(payload), Metadata: m.Metadata, Headers: m.Headers, Endpoint: m.Endpoint}
+		endpoint, err := r.expand(ctx, nil, m.Endpoint)
+		if err != nil {
+			return fmt.Errorf("message %s: %w", m.ID, err)
+		}
+		q := request{ID: m.ID, Created: json.RawMessage(m.Created), Deadline: raw, Payload: json.RawMessage(payload), Metadata: m.Metadata, Headers: m.Headers, Endpoint: endpoint}
 		if m.Created == "" {
 			q.Created = json.RawMessage(strconv.FormatInt(now.Unix(), 10))
 		}

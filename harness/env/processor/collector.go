@@ -26,10 +26,10 @@ type sink struct {
 	tasks sync.WaitGroup
 }
 
-func newSink(c clock.Clock, note func(evidence.Observation)) (*sink, error) {
+func newSink(c clock.Clock, note func(evidence.Observation), addr string) (*sink, error) {
 	s := &sink{clock: c, note: note, srv: grpc.NewServer()}
 	var lc net.ListenConfig
-	ln, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
+	ln, err := lc.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("trace collector: %w", err)
 	}

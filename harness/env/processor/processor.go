@@ -79,6 +79,7 @@ type rig struct {
 	prom    *source
 	page    *source
 	otlp    *sink
+	otlp0   *sink // where exporters go that nobody told where
 	topics  *topics
 	certs   *certificates
 
@@ -159,8 +160,10 @@ func (r *rig) close() error {
 			errs = append(errs, s.close())
 		}
 	}
-	if r.otlp != nil {
-		r.otlp.close()
+	for _, s := range []*sink{r.otlp, r.otlp0} {
+		if s != nil {
+			s.close()
+		}
 	}
 	if r.topics != nil {
 		r.topics.close()
@@ -179,6 +182,7 @@ type broker struct {
 	embedded *miniredis.Miniredis
 	server   *binary.Started
 	proxy    *proxy
+	secure   *proxy // the same under TLS; nil before it is named
 	direct   *redis.Client
 }
 
@@ -207,7 +211,7 @@ func newBroker(program, dir string) (*broker, error) {
 		}
 	}
 	var err error
-	if b.proxy, err = newProxy(addr); err != nil {
+	if b.proxy, err = newProxy(addr, nil); err != nil {
 		return nil, err
 	}
 	b.direct = redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
@@ -223,8 +227,10 @@ func newBroker(program, dir string) (*broker, error) {
 }
 
 func (b *broker) close() {
-	if b.proxy != nil {
-		b.proxy.close()
+	for _, p := range []*proxy{b.proxy, b.secure} {
+		if p != nil {
+			p.close()
+		}
 	}
 	if b.direct != nil {
 		_ = b.direct.Close()

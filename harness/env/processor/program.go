@@ -36,6 +36,7 @@ type program struct {
 	run             *binary.Started // nil before the first start
 	logs            []string        // of earlier runs
 	stopped         bool            // by SIGSTOP
+	printed         int             // how much when a file was last written
 }
 
 // kubeconfig leads nowhere; some processors want one even where they never ask it.
@@ -266,6 +267,19 @@ func (p *program) output() string {
 		logs = append(logs[:len(logs):len(logs)], p.run.Output())
 	}
 	return strings.Join(logs, "\n")
+}
+
+// says gives the first line with one of some words, in any case, that was printed since a file was last written; "" if there is none.
+func (p *program) says(words []string) string {
+	all := p.output()
+	for line := range strings.Lines(all[min(p.printed, len(all)):]) {
+		for _, w := range words {
+			if strings.Contains(strings.ToLower(line), w) {
+				return strings.TrimSpace(line)
+			}
+		}
+	}
+	return ""
 }
 
 // record is how a processor started or ended.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,10 +31,11 @@ type source struct {
 	mu    sync.Mutex
 	text  string
 	fails bool
+	asked map[string]int // queries, or addresses of the bare page, since the page was set last
 }
 
 func newSource(c clock.Clock, note func(evidence.Observation)) (*source, error) {
-	s := &source{clock: c, note: note}
+	s := &source{clock: c, note: note, asked: map[string]int{}}
 	var lc net.ListenConfig
 	ln, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,9 +47,12 @@ func newSource(c clock.Clock, note func(evidence.Observation)) (*source, error) 
 	return s, nil
 }
 
+// scriptedJob is the job of the page's series, that of the guide's example of a query of one's own.
+const scriptedJob = "inference"
+
 // queries puts a real query engine behind the page.
 func (s *source) queries() error {
-	p, err := prom.Serve(prom.Config{Targets: []prom.Target{{Job: "scripted", URL: "http://" + s.addr + "/metrics"}}, Addr: "127.0.0.1:0"})
+	p, err := prom.Serve(prom.Config{Targets: []prom.Target{{Job: scriptedJob, URL: "http://" + s.addr + "/metrics"}}, Addr: "127.0.0.1:0"})
 	if err != nil {
 		return err
 	}
@@ -63,17 +68,42 @@ func (s *source) queries() error {
 func (s *source) set(ctx context.Context, text string, fails bool) error {
 	s.mu.Lock()
 	s.text, s.fails = text, fails
+	s.asked = map[string]int{}
 	s.mu.Unlock()
 	if s.prom == nil || fails {
 		return nil
 	}
-	return s.prom.ScrapeNow(ctx)
+	err := s.prom.ScrapeNow(ctx)
+	s.mu.Lock()
+	s.asked = map[string]int{} // who came before the scrape was over may have seen the former page
+	s.mu.Unlock()
+	return err
+}
+
+// count tells how often the page was asked since it was set last: by what contains a text.
+func (s *source) count(text string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for asked, times := range s.asked {
+		if strings.Contains(asked, text) {
+			n += times
+		}
+	}
+	return n
 }
 
 // ServeHTTP is the page, and the query API.
 func (s *source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	asked := r.RequestURI
+	if s.prom != nil {
+		asked = r.FormValue("query") // "" of the engine's own scrapes
+	}
 	s.mu.Lock()
 	text, fails := s.text, s.fails
+	if asked != "" {
+		s.asked[asked]++
+	}
 	s.mu.Unlock()
 	if r.URL.Path == "/metrics" {
 		if text == "" && s.prom == nil {
@@ -87,7 +117,7 @@ func (s *source) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	q := &evidence.Query{Text: r.FormValue("query"), Status: http.StatusOK}
+	q := &evidence.Query{Text: asked, Status: http.StatusOK}
 	if fails {
 		q.Status = http.StatusInternalServerError
 	}

@@ -2,6 +2,7 @@ package processor
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -13,17 +14,19 @@ import (
 type proxy struct {
 	target string
 	addr   string
+	tls    *tls.Config // nil: none towards the processor
 
 	mu       sync.Mutex
 	ln       net.Listener // nil: nobody listens
+	broken   bool         // what connects is closed at once
 	conns    map[net.Conn]bool
 	accepted int
 	gate     chan struct{} // closed: bytes may pass
 	tasks    sync.WaitGroup
 }
 
-func newProxy(target string) (*proxy, error) {
-	p := &proxy{target: target, addr: "127.0.0.1:0", conns: map[net.Conn]bool{}, gate: make(chan struct{})}
+func newProxy(target string, t *tls.Config) (*proxy, error) {
+	p := &proxy{target: target, addr: "127.0.0.1:0", tls: t, conns: map[net.Conn]bool{}, gate: make(chan struct{})}
 	close(p.gate)
 	return p, p.up()
 }
@@ -32,6 +35,7 @@ func newProxy(target string) (*proxy, error) {
 func (p *proxy) up() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.broken = false
 	if p.ln != nil {
 		return nil
 	}
@@ -40,7 +44,11 @@ func (p *proxy) up() error {
 	if err != nil {
 		return fmt.Errorf("broker proxy: %w", err)
 	}
-	p.ln, p.addr = ln, ln.Addr().String()
+	p.addr = ln.Addr().String()
+	if p.tls != nil {
+		ln = tls.NewListener(ln, p.tls)
+	}
+	p.ln = ln
 	p.tasks.Go(func() { p.accept(ln) })
 	return nil
 }
@@ -52,6 +60,14 @@ func (p *proxy) down() {
 		p.ln.Close()
 		p.ln = nil
 	}
+	p.mu.Unlock()
+	p.cut()
+}
+
+// breakUp goes on listening, but closes whatever connects: a broker that is broken and can be counted against, until up.
+func (p *proxy) breakUp() {
+	p.mu.Lock()
+	p.broken = true
 	p.mu.Unlock()
 	p.cut()
 }
@@ -106,7 +122,12 @@ func (p *proxy) accept(ln net.Listener) {
 		}
 		p.mu.Lock()
 		p.accepted++
+		broken := p.broken
 		p.mu.Unlock()
+		if broken {
+			in.Close()
+			continue
+		}
 		var d net.Dialer
 		out, err := d.DialContext(context.Background(), "tcp", p.target)
 		if err != nil {

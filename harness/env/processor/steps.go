@@ -57,7 +57,7 @@ func (r *rig) barrier(ctx context.Context, s sut.AsyncStep, rec *evidence.Step, 
 
 func (r *rig) step(ctx, take context.Context, s sut.AsyncStep, rec *evidence.Step) error {
 	switch s.Op {
-	case sut.AsyncStart, sut.AsyncSignal, sut.AsyncEnded, sut.AsyncTry, sut.AsyncFile, sut.AsyncScrape, sut.AsyncGet, sut.AsyncLoad:
+	case sut.AsyncStart, sut.AsyncSignal, sut.AsyncEnded, sut.AsyncTry, sut.AsyncFile, sut.AsyncOutput, sut.AsyncScrape, sut.AsyncGet, sut.AsyncLoad:
 		return r.processorStep(ctx, take, s, rec)
 	case sut.AsyncAnswer:
 		r.up.answer(s.Answers)
@@ -133,7 +133,11 @@ func (r *rig) processorStep(ctx, take context.Context, s sut.AsyncStep, rec *evi
 	case sut.AsyncTry:
 		return r.tries(ctx, s)
 	case sut.AsyncFile:
-		return r.file(ctx, p, s.List, s.Text)
+		err := r.file(ctx, p, s.List, s.Text)
+		p.printed = len(p.output())
+		return err
+	case sut.AsyncOutput:
+		r.barrier(ctx, s, rec, func() bool { rec.Detail = p.says(s.Names); return rec.Detail != "" }, func() string { return "it has not printed that" })
 	case sut.AsyncScrape:
 		return r.scrape(ctx, p, s, rec)
 	case sut.AsyncLoad:

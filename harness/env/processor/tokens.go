@@ -41,8 +41,13 @@ func (r *rig) token(ctx context.Context, p *program, name string) (string, error
 			r.brokers[1] = b
 		}
 		return r.brokers[1].proxy.addr, nil
+	case "TLSBROKER":
+		return r.tlsBroker()
 	case "UPSTREAM":
 		return r.up.url(arg, nil)
+	case "ADDRESS":
+		u, err := r.up.url(arg, nil)
+		return strings.TrimPrefix(u, "http://"), err
 	case "TLS", "MTLS":
 		c, err := r.certificates()
 		if err != nil {
@@ -75,7 +80,7 @@ func (r *rig) token(ctx context.Context, p *program, name string) (string, error
 		return "http://" + r.page.addr + "/metrics", nil
 	case "OTLP":
 		if r.otlp == nil {
-			s, err := newSink(r.clock, r.note)
+			s, err := newSink(r.clock, r.note, "127.0.0.1:0")
 			if err != nil {
 				return "", err
 			}
@@ -113,6 +118,21 @@ func (r *rig) pubsub(ctx context.Context) (string, error) {
 		r.topics = t
 	}
 	return r.topics.server.Addr, nil
+}
+
+// tlsBroker is the first broker with TLS towards the processor.
+func (r *rig) tlsBroker() (string, error) {
+	b := r.brokers[0]
+	if b.secure == nil {
+		c, err := r.certificates()
+		if err != nil {
+			return "", err
+		}
+		if b.secure, err = newProxy(b.proxy.target, c.server(false)); err != nil {
+			return "", err
+		}
+	}
+	return b.secure.addr, nil
 }
 
 func (r *rig) note(o evidence.Observation) { r.out.Observe(o) }

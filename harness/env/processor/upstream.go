@@ -1,11 +1,13 @@
 package processor
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log"
 	"mime"
 	"mime/multipart"
 	"net"
@@ -13,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/llm-weir/weir/harness/clock"
@@ -39,6 +42,7 @@ type upstreams struct {
 	servers  map[string]*upstreamServer
 	tasks    sync.WaitGroup
 	ended    bool
+	refused  atomic.Int64 // TLS handshakes that failed
 }
 
 type heldRequest struct {
@@ -88,10 +92,20 @@ func (u *upstreams) listen(s *upstreamServer) error {
 	if s.tls != nil {
 		ln = tls.NewListener(ln, s.tls)
 	}
-	s.srv = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { u.serve(s.name, w, r) }), ReadHeaderTimeout: time.Minute}
+	s.srv = &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { u.serve(s.name, w, r) }), ReadHeaderTimeout: time.Minute,
+		ErrorLog: log.New(u, "", 0)}
 	srv := s.srv
 	u.tasks.Go(func() { _ = srv.Serve(ln) })
 	return nil
+}
+
+// Write takes what the servers log, and counts the handshakes that failed: who does not trust an upstream is never seen as an attempt.
+func (u *upstreams) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("TLS handshake error")) {
+		u.refused.Add(1)
+		u.alive()
+	}
+	return len(line), nil
 }
 
 // toggle lets an upstream listen, or not.
