@@ -131,6 +131,8 @@ var asyncLibrary = map[string]func(Async, *evidence.Run) finding{
 	"async-spread":    asyncSpread,
 	"async-accounts":  asyncAccounts,
 	"async-residence": asyncResidence,
+	"async-answers":   asyncAnswers,
+	"async-served":    asyncServed,
 	"async-depth":     asyncDepth,
 	"async-exits":     asyncExits,
 	"async-rounds":    asyncRounds,

@@ -63,6 +63,11 @@ func (a Async) wrong(v *evidence.FinalResult) string {
 	case a.List != "" && v.List != a.List:
 		return fmt.Sprintf("it is in %s, expected %s", v.List, a.List)
 	}
+	for _, part := range a.Contains {
+		if !strings.Contains(v.Payload, part) {
+			return fmt.Sprintf("payload %.80q has no %q", v.Payload, part)
+		}
+	}
 	if text, ok := a.Texts[v.ID]; ok && v.Payload != text {
 		return fmt.Sprintf("payload %.80q, expected %.80q", v.Payload, text)
 	}

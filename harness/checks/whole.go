@@ -52,11 +52,16 @@ type joined struct {
 func (j joined) name() string { return j.run.Scenario + "/" + j.client.ID }
 
 // join matches client and backend records by scenario and id. Strangers are backend records that no client sent, doubles are ids
-// with more than one client record.
+// with more than one client record. Requests of an Async Processor have no client, and may rightly come again; they are not looked at.
 func join(runs []evidence.Run) (all []joined, strangers, doubles []string) {
 	for i := range runs {
 		r := &runs[i]
-		at := map[string]int{}
+		at, batched := map[string]int{}, map[string]bool{}
+		for _, o := range r.Observations {
+			if o.Message != nil {
+				batched[o.Message.ID] = true
+			}
+		}
 		for _, c := range r.Clients {
 			if _, dup := at[c.ID]; dup {
 				doubles = append(doubles, r.Scenario+"/"+c.ID)
@@ -67,6 +72,9 @@ func join(runs []evidence.Run) (all []joined, strangers, doubles []string) {
 		}
 		for _, b := range r.Backends {
 			k, ok := at[b.ID]
+			if !ok && batched[b.ID] {
+				continue
+			}
 			if !ok {
 				strangers = append(strangers, r.Scenario+"/"+b.ID)
 				continue

@@ -15,6 +15,7 @@ import (
 	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/harness/wire"
 	"github.com/llm-weir/weir/loadgen/openai"
+	"github.com/llm-weir/weir/reference/asyncproc"
 	"github.com/llm-weir/weir/reference/epconfig"
 	"github.com/llm-weir/weir/reference/epp"
 )
@@ -32,6 +33,8 @@ type Tamper struct {
 	Wiring   func(*epp.Wiring)
 	Document func(string) string // the configuration document as the picker reads it
 	Plane    DataPlane
+	// Batch is put around the steps of the batch processor. Only the virtual environment knows it.
+	Batch func(asyncproc.Step) asyncproc.Step
 	// AlphaIsStable lets alpha plugins in without a flag.
 	AlphaIsStable bool
 }
@@ -233,7 +236,7 @@ func QueueSize(families []*dto.MetricFamily) (int, bool) {
 
 // Features are what the reference under a contract can do.
 func Features(c epconfig.Contract) []string {
-	fs := []sut.Feature{sut.Hold, sut.Restart, sut.ScaleToZero, sut.Objectives, sut.Metrics, sut.Subset, sut.LoadSync}
+	fs := []sut.Feature{sut.Hold, sut.Restart, sut.ScaleToZero, sut.Objectives, sut.Metrics, sut.Subset, sut.LoadSync, sut.BatchProcessor}
 	if c.Holdback {
 		fs = append(fs, sut.Holdback)
 	}

@@ -183,6 +183,7 @@ type Attempt struct {
 	Host     string              `json:"host"`
 	Headers  map[string][]string `json:"headers"`            // names in lower case
 	Body     string              `json:"body"`               // at most 64 KiB
+	Reason   string              `json:"reason,omitempty"`   // wire.HeaderDroppedReason of the answer, where it was seen from the processor's side
 	PeerCert string              `json:"peerCert,omitempty"` // subject of the client's certificate
 }
 

@@ -37,7 +37,7 @@ type Mutant struct {
 
 // Mutants lists the faulty variants.
 func Mutants() []Mutant {
-	return slices.Concat(orderMutants, gateMutants, limitMutants, wireMutants, endingMutants, evictionMutants, surfaceMutants, outsideMutants, benchMutants)
+	return slices.Concat(orderMutants, gateMutants, limitMutants, wireMutants, endingMutants, evictionMutants, surfaceMutants, outsideMutants, benchMutants, chainMutants)
 }
 
 // Noop changes nothing. No check can see it; with it the self-check must not pass.

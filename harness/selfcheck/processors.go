@@ -83,19 +83,21 @@ func replaced(by func(*async.Gate) *async.Gate) Tampering {
 
 // around changes what the machine hears and what it decides; nil changes nothing. An event for which in says no becomes a tick.
 func around(in func(now time.Duration, ev *async.Event) bool, out func(now time.Duration, outs []async.Out) []async.Out) Tampering {
-	return func(o *asyncproc.Options) {
-		o.Around = func(inner asyncproc.Step) asyncproc.Step {
-			return func(now time.Duration, ev async.Event, outs []async.Out) []async.Out {
-				if in != nil && !in(now, &ev) {
-					ev = async.Event{Kind: async.Tick}
-				}
-				start := len(outs)
-				outs = inner(now, ev, outs)
-				if out == nil {
-					return outs
-				}
-				return append(outs[:start], out(now, slices.Clone(outs[start:]))...)
+	return func(o *asyncproc.Options) { o.Around = wrapped(in, out) }
+}
+
+func wrapped(in func(now time.Duration, ev *async.Event) bool, out func(now time.Duration, outs []async.Out) []async.Out) func(asyncproc.Step) asyncproc.Step {
+	return func(inner asyncproc.Step) asyncproc.Step {
+		return func(now time.Duration, ev async.Event, outs []async.Out) []async.Out {
+			if in != nil && !in(now, &ev) {
+				ev = async.Event{Kind: async.Tick}
 			}
+			start := len(outs)
+			outs = inner(now, ev, outs)
+			if out == nil {
+				return outs
+			}
+			return append(outs[:start], out(now, slices.Clone(outs[start:]))...)
 		}
 	}
 }

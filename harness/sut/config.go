@@ -46,7 +46,9 @@ const (
 	Stages      Feature = "stages"        // prefill/decode saturation
 	LargeBodies Feature = "large-bodies"  // the environment can hold a gigabyte of request bodies
 	LoadSync    Feature = "load-sync"     // pickers of one pool tell each other what they have in flight
-	KubeAPI     Feature = "kube-api"      // pods, pools and objectives are taken from a Kubernetes API
+	// BatchProcessor is an Async Processor in front of the router, which the environment brings.
+	BatchProcessor Feature = "batch-processor"
+	KubeAPI        Feature = "kube-api" // pods, pools and objectives are taken from a Kubernetes API
 )
 
 // UnsupportedError is a configuration that the implementation cannot express.
@@ -102,6 +104,8 @@ type Configuration struct {
 	// AgentIdentity enables the plugin of that name; APIVersion overrides the dialect's.
 	AgentIdentity bool   `json:"agentIdentity,omitempty"`
 	APIVersion    string `json:"apiVersion,omitempty"`
+	// Batch puts an Async Processor in front of the router; nil: none.
+	Batch *Batch `json:"batch,omitempty"`
 	// Raw replaces the rendered EndpointPickerConfig document; for start-up scenarios.
 	Raw string `json:"raw,omitempty"`
 }

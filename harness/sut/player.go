@@ -164,6 +164,8 @@ func (p player) play(ctx context.Context, s Step) error {
 		err = p.load(ctx, s, &rec)
 	case OpRetry:
 		p.retry(ctx, s, &rec)
+	case OpEnqueue, OpBatch, OpWaiting, OpTried, OpHeldThere:
+		err = p.batch(ctx, s, &rec)
 	case OpHold:
 		p.st.SetHold(s.Count == 1)
 	case OpFault:

@@ -71,6 +71,7 @@ type Step struct {
 	// Objectives are InferenceObjective name -> spec.priority.
 	Objectives map[string]int `json:"objectives,omitempty"`
 	Objects    []Objective    `json:"objects,omitempty"`
+	Messages   []AsyncMessage `json:"messages,omitempty"` // for the batch processor
 }
 
 // LoadValues are scripted model-server metrics.

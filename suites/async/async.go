@@ -14,7 +14,7 @@ import (
 
 // Scenarios lists them in the order of the catalogue.
 func Scenarios() []scenario.Scenario {
-	return slices.Concat(transportScenarios, poolScenarios, gateScenarios, slotGateScenarios, promGateScenarios, budgetGateScenarios, pageGateScenarios, quotaScenarios, retryScenarios, drainScenarios, metricScenarios, tierScenarios, mergeScenarios, resultScenarios, wireScenarios, transformScenarios,
+	return slices.Concat(transportScenarios, poolScenarios, gateScenarios, slotGateScenarios, promGateScenarios, budgetGateScenarios, pageGateScenarios, quotaScenarios, retryScenarios, drainScenarios, metricScenarios, tierScenarios, mergeScenarios, resultScenarios, wireScenarios, transformScenarios, reloadScenarios,
 		configScenarios, flagScenarios, olderFlagScenarios, healthScenarios, tracingScenarios, pubsubScenarios)
 }
 

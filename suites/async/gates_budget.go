@@ -37,9 +37,9 @@ var budgetGateScenarios = []s.Scenario{
 		asked(a, "two-read", 2, queues...)
 		a.Quiet("two-begun", 300*msec)
 		a.Quiet("two-watched", 3*sec)
-		left(a, "backlog", queues...)
-		budgets(a, "AP-GATE-16", "up", "one-watched", map[string]int{"first": 7, "second": 4, "third": 2, "none": 6}, "in", "one", "up", "one-read", "backlog")
-		budgets(a, "AP-GATE-16", "two-begun", "two-watched", map[string]int{"first": 4, "second": 2, "third": 6, "none": 7}, "in", "two", "up", "two-read", "backlog")
+		left(a, queues...)
+		watched{from: "up", to: "one-watched", setup: marks("in", "one", "up"), read: marks("one-read")}.takes(a, "AP-GATE-16", map[string]int{"first": 7, "second": 4, "third": 2, "none": 6})
+		watched{from: "two-begun", to: "two-watched", setup: marks("in", "two", "up"), read: marks("two-read")}.takes(a, "AP-GATE-16", map[string]int{"first": 4, "second": 2, "third": 6, "none": 7})
 	}),
 	play("budget-sources", "what each source says, and what the baseline takes off", func(a *script) {
 		entries := []doc{budgetGate("queued", "queued", nil), budgetGate("waiting", "waiting", nil), budgetGate("many", "many", nil), budgetGate("running", "running", nil),
@@ -55,13 +55,13 @@ var budgetGateScenarios = []s.Scenario{
 		a.Serve(asking(polled(entries...)))
 		asked(a, "read", 2, queues...)
 		a.Quiet("watched", 3*sec)
-		left(a, "backlog", queues...)
+		left(a, queues...)
 		for requirement, own := range map[string][]string{"AP-GATE-17": {"queued"}, "AP-GATE-18": {"waiting", "many"}, "AP-GATE-19": {"running", "unlabelled"}, "AP-GATE-20": {"d20", "d50"}} {
 			some := map[string]int{}
 			for _, q := range own {
 				some[q] = takes[q]
 			}
-			budgets(a, requirement, "up", "watched", some, "in", "set", "up", "read", "backlog")
+			watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, requirement, some)
 		}
 	}),
 	play("budget-closing-point", "the gate closes at the load per pod that the settings say", func(a *script) {
@@ -72,12 +72,9 @@ var budgetGateScenarios = []s.Scenario{
 		a.Serve(asking(polled(gate("l94", ""), gate("l95", ""), gate("l96", ""), gate("m18", "20"), gate("m19", "20")).With(doc{"batch_size": 1000})))
 		asked(a, "read", 3, queues...)
 		a.Quiet("watched", 1200*msec)
-		for _, q := range []string{"l94", "m18"} {
-			a.Check("AP-GATE-21", "async-arrivals", want{IDs: filled(q), Min: 1, Max: more, To: "watched"}, "in", "set", "up", "read")
-		}
-		for _, q := range []string{"l95", "l96", "m19"} {
-			a.Check("AP-GATE-21", "async-arrivals", want{IDs: filled(q), To: "watched"}, "in", "set", "up", "read")
-		}
+		seen := watched{to: "watched", setup: marks("in", "set", "up"), read: marks("read")}
+		seen.opens(a, "AP-GATE-21", "l94", "m18")
+		seen.shuts(a, "AP-GATE-21", "l95", "l96", "m19")
 	}),
 	play("budget-fallback", "without any source the budget is the fallback", func(a *script) {
 		fill(a, "in", 100, "shut", "half")
@@ -85,8 +82,8 @@ var budgetGateScenarios = []s.Scenario{
 		a.Serve(asking(polled(budgetGate("shut", "p-shut", nil), budgetGate("half", "p-half", doc{"fallback": "0.5"}))))
 		asked(a, "read", 2, "p-shut", "p-half")
 		a.Quiet("watched", 3*sec)
-		left(a, "backlog", "shut", "half")
-		budgets(a, "AP-GATE-22", "up", "watched", map[string]int{"shut": 0, "half": 5}, "in", "set", "up", "read", "backlog")
+		left(a, "shut", "half")
+		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, "AP-GATE-22", map[string]int{"shut": 0, "half": 5})
 	}),
 	play("budget-scaled-to-zero", "a pool that has lost its pods is not taken for an idle one", func(a *script) {
 		queues := []string{"shut", "some"}
@@ -104,9 +101,9 @@ var budgetGateScenarios = []s.Scenario{
 		asked(a, "gone-read", 2, "p-shut", "p-some")
 		a.Quiet("gone-begun", 300*msec)
 		a.Quiet("gone-watched", 3*sec)
-		left(a, "backlog", queues...)
-		budgets(a, "AP-GATE-23", "up", "watched", map[string]int{"shut": 8, "some": 8}, "in", "set", "up", "read", "backlog")
-		budgets(a, "AP-GATE-23", "gone-begun", "gone-watched", map[string]int{"shut": 0, "some": 2}, "in", "gone", "up", "gone-read", "backlog")
+		left(a, queues...)
+		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, "AP-GATE-23", map[string]int{"shut": 8, "some": 8})
+		watched{from: "gone-begun", to: "gone-watched", setup: marks("in", "gone", "up"), read: marks("gone-read")}.takes(a, "AP-GATE-23", map[string]int{"shut": 0, "some": 2})
 	}),
 	play("budget-scope", "pool and namespace scope each selector of each source", func(a *script) {
 		queues := []string{"p0", "p1", "p2"}
@@ -121,8 +118,8 @@ var budgetGateScenarios = []s.Scenario{
 		a.Serve(asking(polled(entries...)))
 		asked(a, "read", 2, queues...)
 		a.Quiet("watched", 3*sec)
-		left(a, "backlog", queues...)
-		budgets(a, "AP-GATE-24", "up", "watched", map[string]int{"p0": 4, "p1": 4, "p2": 4}, "in", "set", "up", "read", "backlog")
+		left(a, queues...)
+		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, "AP-GATE-24", map[string]int{"p0": 4, "p1": 4, "p2": 4})
 		for _, texts := range [][]string{{`inference_pool="p0"`, `name="p0"`, `namespace="own"`}, {`name="p1"`, `namespace="own"`}, {`inference_pool="p2"`, `name="p2"`, `namespace="own"`}} {
 			a.Check("AP-GATE-24", "async-queries", want{Contains: texts}, "up", "read")
 		}

@@ -16,8 +16,8 @@ var pageGateScenarios = []s.Scenario{
 		a.Serve(roomy(polled(scrapeGate("whole", "pool_saturation", nil), scrapeGate("based", "pool_saturation", doc{"baseline": "0.2"}))))
 		fetched(a, "read", 3, "whole", "based")
 		a.Quiet("watched", 3200*msec)
-		left(a, "backlog", "whole", "based")
-		budgets(a, "AP-GATE-29", "up", "watched", map[string]int{"whole": 3, "based": 1}, "in", "set", "up", "read", "backlog")
+		left(a, "whole", "based")
+		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, "AP-GATE-29", map[string]int{"whole": 3, "based": 1})
 	}),
 	play("scrape-counts", "a number on a page, divided by what a pod takes, is the saturation", func(a *script) {
 		queues := []string{"one", "two", "five"}
@@ -33,9 +33,9 @@ var pageGateScenarios = []s.Scenario{
 		fetched(a, "gone-read", 2, queues...)
 		a.Quiet("gone-begun", 300*msec)
 		a.Quiet("gone-watched", 3*sec)
-		left(a, "backlog", queues...)
-		budgets(a, "AP-GATE-30", "up", "watched", map[string]int{"one": 8, "two": 6, "five": 0}, "in", "set", "up", "read", "backlog")
-		budgets(a, "AP-GATE-30", "gone-begun", "gone-watched", map[string]int{"two": 10}, "in", "gone", "up", "gone-read", "backlog")
+		left(a, queues...)
+		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, "AP-GATE-30", map[string]int{"one": 8, "two": 6, "five": 0})
+		watched{from: "gone-begun", to: "gone-watched", setup: marks("in", "gone", "up"), read: marks("gone-read")}.takes(a, "AP-GATE-30", map[string]int{"two": 10})
 	}),
 	play("scrape-labels", "labels choose the sample, and what is not found gives the fallback", func(a *script) {
 		queues := []string{"free", "full", "both", "missing"}
@@ -49,9 +49,9 @@ var pageGateScenarios = []s.Scenario{
 		fetched(a, "gone-read", 2, queues...)
 		a.Quiet("gone-begun", 700*msec)
 		a.Quiet("gone-watched", sec)
-		left(a, "backlog", queues...)
-		budgets(a, "AP-GATE-31", "up", "watched", map[string]int{"free": 10, "full": 0, "both": 4, "missing": 0}, "in", "set", "up", "read", "backlog")
-		a.Check("AP-GATE-31", "async-arrivals", want{From: "gone-begun", To: "gone-watched"}, "in", "gone", "up", "gone-read", "backlog")
+		left(a, queues...)
+		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, "AP-GATE-31", map[string]int{"free": 10, "full": 0, "both": 4, "missing": 0})
+		watched{from: "gone-begun", to: "gone-watched", setup: marks("in", "gone", "up"), read: marks("gone-read")}.shuts(a, "AP-GATE-31", queues...)
 	}),
 	play("scrape-pods", "the capacity follows the number of pods that are ready", func(a *script) {
 		queues := []string{"one", "two", "missing"}
@@ -71,9 +71,9 @@ var pageGateScenarios = []s.Scenario{
 		fetched(a, "moved-read", 2, queues...)
 		a.Quiet("moved-begun", 300*msec)
 		a.Quiet("moved-watched", 3*sec)
-		left(a, "backlog", queues...)
-		budgets(a, "AP-GATE-32", "up", "watched", map[string]int{"one": 0, "two": 5, "missing": 3}, "in", "set", "up", "read", "pods-read", "backlog")
-		budgets(a, "AP-GATE-32", "moved-begun", "moved-watched", map[string]int{"one": 5, "two": 0}, "in", "moved", "up", "moved-read", "pods-read", "backlog")
+		left(a, queues...)
+		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read", "pods-read")}.takes(a, "AP-GATE-32", map[string]int{"one": 0, "two": 5, "missing": 3})
+		watched{from: "moved-begun", to: "moved-watched", setup: marks("in", "moved", "up"), read: marks("moved-read", "pods-read")}.takes(a, "AP-GATE-32", map[string]int{"one": 5, "two": 0})
 	}),
 	play("scrape-params", "gates on a page without what they need", func(a *script) {
 		with := func(name string, params doc) sut.AsyncTrial {

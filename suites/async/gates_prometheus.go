@@ -20,13 +20,10 @@ var promGateScenarios = []s.Scenario{
 		a.Serve(asking(polled(gate("s79", ""), gate("s80", ""), gate("s100", ""), gate("t49", "0.5"), gate("t50", "0.5")).With(doc{"batch_size": 1000})))
 		asked(a, "read", 3, queues...)
 		a.Quiet("watched", 1500*msec)
-		left(a, "backlog", queues...)
-		for _, q := range []string{"s79", "t49"} {
-			a.Check("AP-GATE-11", "async-arrivals", want{IDs: filled(q), Min: 1, Max: more, To: "watched"}, "in", "set", "up", "read", "backlog")
-		}
-		for _, q := range []string{"s80", "s100", "t50"} {
-			a.Check("AP-GATE-11", "async-arrivals", want{IDs: filled(q), To: "watched"}, "in", "set", "up", "read", "backlog")
-		}
+		left(a, queues...)
+		seen := watched{to: "watched", setup: marks("in", "set", "up"), read: marks("read")}
+		seen.opens(a, "AP-GATE-11", "s79", "t49")
+		seen.shuts(a, "AP-GATE-11", "s80", "s100", "t50")
 		for _, q := range queues {
 			a.Check("AP-GATE-11", "async-queries", want{Contains: []string{"flow_control_pool_saturation", fmt.Sprintf("%q", q)}}, "up", "read")
 		}
@@ -38,9 +35,10 @@ var promGateScenarios = []s.Scenario{
 		asked(a, "read", 2, "s45", "idle")
 		a.Quiet("watched", 3*sec)
 		a.Scrape("scraped")
-		left(a, "backlog", "s45", "idle")
-		budgets(a, "AP-GATE-12", "up", "watched", map[string]int{"s45": 3, "idle": 8}, "in", "set", "up", "read", "backlog")
-		a.Check("AP-GATE-12", "async-values", want{Values: []value{gauge("scraped", "dispatch_budget", "s45", 0.345, 0.355), gauge("scraped", "dispatch_budget", "idle", 0.795, 0.805)}}, "up", "read", "backlog")
+		left(a, "s45", "idle")
+		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, "AP-GATE-12", map[string]int{"s45": 3, "idle": 8})
+		a.Check("AP-GATE-12", "async-values", want{Values: []value{gauge("scraped", "dispatch_budget", "s45", 0.345, 0.355), gauge("scraped", "dispatch_budget", "idle", 0.795, 0.805)}},
+			"in", "up", "read")
 	}),
 	play("saturation-scope", "pool and namespace say whose saturation counts", func(a *script) {
 		gate := func(name, pool, namespace string) doc {
@@ -52,13 +50,10 @@ var promGateScenarios = []s.Scenario{
 		a.Serve(asking(polled(gate("one-a", "one", "a"), gate("one-b", "one", "b"), gate("two-a", "two", "a"), gate("two-b", "two", "b"))))
 		asked(a, "read", 4, "one", "two")
 		a.Quiet("watched", 1500*msec)
-		left(a, "backlog", queues...)
-		for _, q := range []string{"one-b", "two-a"} {
-			a.Check("AP-GATE-13", "async-arrivals", want{IDs: filled(q), Min: 1, Max: more, To: "watched"}, "in", "set", "up", "read", "backlog")
-		}
-		for _, q := range []string{"one-a", "two-b"} {
-			a.Check("AP-GATE-13", "async-arrivals", want{IDs: filled(q), To: "watched"}, "in", "set", "up", "read", "backlog")
-		}
+		left(a, queues...)
+		seen := watched{to: "watched", setup: marks("in", "set", "up"), read: marks("read")}
+		seen.opens(a, "AP-GATE-13", "one-b", "two-a")
+		seen.shuts(a, "AP-GATE-13", "one-a", "two-b")
 		for _, pool := range []string{"one", "two"} {
 			for _, namespace := range []string{"a", "b"} {
 				a.Check("AP-GATE-13", "async-queries", want{Contains: []string{fmt.Sprintf("inference_pool=%q", pool), fmt.Sprintf("namespace=%q", namespace)}}, "up", "read")
@@ -75,9 +70,9 @@ var promGateScenarios = []s.Scenario{
 		asked(a, "failing-read", 2, "p-open", "p-shut")
 		a.Quiet("failing-begun", 300*msec)
 		a.Quiet("failing-watched", 3*sec)
-		left(a, "backlog", "open", "shut")
-		budgets(a, "AP-GATE-14", "up", "empty-watched", map[string]int{"open": 10, "shut": 0}, "in", "empty", "up", "empty-read", "backlog")
-		budgets(a, "AP-GATE-14", "failing-begun", "failing-watched", map[string]int{"open": 10, "shut": 0}, "in", "failing", "up", "failing-read", "backlog")
+		left(a, "open", "shut")
+		watched{from: "up", to: "empty-watched", setup: marks("in", "empty", "up"), read: marks("empty-read")}.takes(a, "AP-GATE-14", map[string]int{"open": 10, "shut": 0})
+		watched{from: "failing-begun", to: "failing-watched", setup: marks("in", "failing", "up"), read: marks("failing-read")}.takes(a, "AP-GATE-14", map[string]int{"open": 10, "shut": 0})
 	}),
 	play("saturation-without-flow-control", "without flow control in the picker there is no saturation to read", func(a *script) {
 		base := readyPods("p", "", 2) + perPod("p", "", 10, 20) + "inference_pool_average_queue_size{name=\"p\"} 15\n"
@@ -106,8 +101,8 @@ var promGateScenarios = []s.Scenario{
 		a.Serve(asking(polled(queryGate("documented", documented, nil), queryGate("high", `max( scripted_budget{which="high"} )`, nil), queryGate("low", `scripted_budget{which="low"}`, nil))))
 		asked(a, "read", 2, "http_requests_total", "high", "low")
 		a.Quiet("watched", 3*sec)
-		left(a, "backlog", "documented", "high", "low")
-		budgets(a, "AP-GATE-27", "up", "watched", map[string]int{"documented": 3, "high": 10, "low": 0}, "in", "set", "up", "read", "backlog")
+		left(a, "documented", "high", "low")
+		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, "AP-GATE-27", map[string]int{"documented": 3, "high": 10, "low": 0})
 		a.Check("AP-GATE-27", "async-queries", want{Equal: documented}, "up", "read")
 		a.Check("AP-GATE-27", "async-queries", want{Equal: `max( scripted_budget{which="high"} )`}, "up", "read")
 	}),
@@ -123,10 +118,11 @@ var promGateScenarios = []s.Scenario{
 		asked(a, "failing-read", 2, "scripted_budget", "nowhere")
 		a.Quiet("failing-begun", 300*msec)
 		a.Quiet("failing-watched", 3*sec)
-		left(a, "backlog", queues...)
-		a.Check("AP-GATE-28", "async-arrivals", want{IDs: filled("plain"), To: "watched", Min: 1, Max: more}, "in", "set", "up", "read")
-		a.Check("AP-GATE-28", "async-arrivals", want{IDs: filled("empty"), To: "watched"}, "in", "set", "up", "read", "backlog")
-		budgets(a, "AP-GATE-28", "failing-begun", "failing-watched", map[string]int{"plain": 0, "half": 5, "empty": 0}, "in", "failing", "up", "failing-read", "backlog")
+		left(a, queues...)
+		seen := watched{to: "watched", setup: marks("in", "set", "up"), read: marks("read")}
+		seen.opens(a, "AP-GATE-28", "plain", "half")
+		seen.shuts(a, "AP-GATE-28", "empty")
+		watched{from: "failing-begun", to: "failing-watched", setup: marks("in", "failing", "up"), read: marks("failing-read")}.takes(a, "AP-GATE-28", map[string]int{"plain": 0, "half": 5, "empty": 0})
 		a.Check("AP-GATE-28", "async-queries", want{Equal: "scripted_budget"}, "up", "read")
 		shown := gauge("scraped", "gate_metric_value", "plain", 1, 1)
 		shown.Labels["inference_pool"] = "shown"
@@ -144,7 +140,8 @@ var promGateScenarios = []s.Scenario{
 		a.Quiet("watched", sec)
 		a.Size("backlog", "least", 3, s.Places("q")...)
 		a.Check("AP-GATE-37", "async-arrivals", want{To: "full-watched"}, "full", "up", "in", "full-read")
-		a.Check("AP-GATE-37", "async-arrivals", want{Min: 3, Max: 3, To: "watched"}, "up", "in", "full-read", "room", "refusing", "backlog")
+		a.Check("AP-GATE-37", "async-arrivals", want{Min: 3, Max: 3, To: "backlog"}, "up", "in", "full-read", "room")
+		a.Check("AP-GATE-37", "async-arrivals", want{From: "refusing", To: "watched"}, "up", "in", "full-read", "room", "refusing", "backlog")
 	}),
 	play("prometheus-params", "gates on a Prometheus, and pairs of gates, without what they need", func(a *script) {
 		with := func(name, typ string, params doc) sut.AsyncTrial {
@@ -203,14 +200,13 @@ func playRecovery(a *script) {
 	a.Do(step{Op: sut.AsyncBroker, Mark: "five-broker", Who: "2", Mode: "up"})
 	set("five", true)
 	a.Quiet("five-watched", 3*sec) // a client may pause before it connects again
-	left(a, "backlog", recovering...)
-	for _, q := range recovering {
-		a.Check("AP-GATE-41", "async-arrivals", want{IDs: filled(q), To: "one-watched", Min: 1, Max: more}, "in", "up", "one-read", "backlog")
-		a.Check("AP-GATE-41", "async-arrivals", want{IDs: filled(q), From: "two-begun", To: "two-watched"}, "in", "up", "two-read", "backlog")
-		a.Check("AP-GATE-41", "async-arrivals", want{IDs: filled(q), From: "three", To: "three-watched", Min: 1, Max: more}, "in", "up", "two-read", "backlog")
-		a.Check("AP-GATE-41", "async-arrivals", want{IDs: filled(q), From: "four-begun", To: "four-watched"}, "in", "up", "four-read", "backlog")
-		a.Check("AP-GATE-41", "async-arrivals", want{IDs: filled(q), From: "five", To: "five-watched", Min: 1, Max: more}, "in", "up", "four-read", "backlog")
-	}
+	left(a, recovering...)
+	setup, req := marks("in", "up"), "AP-GATE-41"
+	watched{to: "one-watched", setup: setup, read: marks("one-read")}.opens(a, req, recovering...)
+	watched{from: "two-begun", to: "two-watched", setup: setup, read: marks("two-read")}.shuts(a, req, recovering...)
+	watched{from: "three", to: "three-watched", setup: setup, read: marks("two-read")}.opens(a, req, recovering...)
+	watched{from: "four-begun", to: "four-watched", setup: setup, read: marks("four-read")}.shuts(a, req, recovering...)
+	watched{from: "five", to: "five-watched", setup: setup, read: marks("four-read")}.opens(a, req, recovering...)
 }
 
 // asking starts a processor with a Prometheus whose answers it does not keep.

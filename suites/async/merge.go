@@ -114,21 +114,21 @@ var mergeScenarios = []s.Scenario{
 		a.Check("AP-MERGE-11", "async-starts", want{Valid: []string{"sample", "robin"}, Cases: map[string]string{"unknown-type": "", "unknown-field": ""}}, "tried")
 	}),
 	play("blocked-neighbour", "queues behind closed gates do not slow another one of their pool", func(a *script) {
-		// Eight workers of 400 ms each: what the machine loses besides is little of that.
-		a.Answer(sut.AsyncReply{Delay: 400 * msec})
+		// Eight workers of a second each: what the machine loses besides is little of that.
+		a.Answer(sut.AsyncReply{IDs: []string{"solo*", "beside*"}, Delay: sec})
 		a.Set("closed", "dispatch-gate-budget", "0")
 		a.Serve(s.Setup(s.Transport(s.Gated("shut", "redis", doc{"address": "$BROKER"}), s.Gated("spent", "redis-quota", doc{"address": "$BROKER", "limit": "1", "window": "10m", "gating_mode": "blocking"}),
 			s.Queue("free")), "--concurrency", "8"))
 		a.Submit("spend", "spent", s.Message("first", s.User("t")))
 		a.Results("spent", 1, 0)
-		a.Submit("solo-in", "free", s.Messages("solo", 64)...)
-		a.Results("solo-done", 64, 20*sec, "solo*")
+		a.Submit("solo-in", "free", s.Messages("solo", 32)...)
+		a.Results("solo-done", 32, 20*sec, "solo*")
 		a.Submit("shut-in", "shut", s.Messages("shut", 30)...)
 		a.Submit("spent-in", "spent", s.Messages("over", 30, s.User("t"))...)
-		a.Submit("beside-in", "free", s.Messages("beside", 64)...)
-		a.Results("beside-done", 64, 20*sec, "beside*")
+		a.Submit("beside-in", "free", s.Messages("beside", 32)...)
+		a.Results("beside-done", 32, 20*sec, "beside*")
 		a.Size("backlog", "least", 30, "shut")
-		a.Check("AP-MERGE-12", "async-ratio", want{Groups: groups("solo*", "beside*"), Min: 64, Low: 0.95}, "closed", "up", "spent", "solo-done", "beside-done", "backlog")
+		a.Check("AP-MERGE-12", "async-ratio", want{Groups: groups("solo*", "beside*"), Min: 32, Low: 0.95}, "closed", "up", "spent", "solo-done", "beside-done", "backlog")
 		a.Check("AP-MERGE-12", "async-arrivals", want{IDs: []string{"shut*", "over*"}, To: "beside-done"}, "closed", "up", "spent", "backlog")
 	}),
 }

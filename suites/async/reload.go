@@ -64,11 +64,12 @@ var reloadScenarios = []s.Scenario{
 		a.Submit("a-in", "a", s.Messages("a", 5)...)
 		a.Submit("b-in", "b", s.Messages("b", 5)...)
 		a.Quiet("watched", 1500*msec)
-		a.Size("backlog", "", 10, "a", "b")
+		a.Look("backlog", "a", "b")
 		rewrite(a, "refilled", full)
 		a.Results("done", 11, 0)
-		a.Check("AP-RELOAD-03", "async-arrivals", want{IDs: []string{"a*", "b*"}, To: "refilled"}, "up", "served", "emptied", "watched", "backlog")
-		a.Check("AP-RELOAD-03", "async-results", want{Status: 200}, "up", "served", "backlog", "refilled")
+		a.Check("AP-RELOAD-03", "async-arrivals", want{IDs: []string{"a*", "b*"}, To: "refilled"}, "up", "served", "emptied", "drained", "watched")
+		a.Check("AP-RELOAD-03", "async-keys", want{Keys: keys("backlog", 10, 10, "a", "b")}, "up", "served", "emptied", "drained", "watched")
+		a.Check("AP-RELOAD-03", "async-results", want{Status: 200}, "up", "served", "watched", "refilled")
 	}),
 	play("only-queues", "a file that changes more than queues is rejected as a whole", func(a *script) {
 		slow := s.Transport(s.Queue("a")).With(doc{"poll_interval_ms": 500, "batch_size": 5})

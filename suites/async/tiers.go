@@ -164,7 +164,7 @@ var tierScenarios = []s.Scenario{
 			lanes = append(lanes, attempt{ID: q + "-within", Name: priority, Value: fmt.Sprint(i)}, attempt{ID: q + "-over", Name: priority, Value: fmt.Sprint(3 + i)})
 		}
 		a.Results("done", 6, 0)
-		a.Check("AP-TIER-10", "async-results", want{Status: 200}, "open", "up", "used-batch")
+		a.Check("AP-TIER-10", "async-results", want{Status: 200}, "open", "up")
 		a.Check("AP-TIER-10", "async-attempts", want{Attempts: lanes}, "open", "up", "done")
 	}),
 	play("saturated-by-query", "the pool is saturated when the inner gate refuses, whatever gate that is", func(a *script) {

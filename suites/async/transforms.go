@@ -37,7 +37,7 @@ var transformScenarios = []s.Scenario{
 		var bodies []attempt
 		for _, q := range []string{"none", "other"} {
 			body := fmt.Sprintf(`{"weir_id":%q, "z":[1,{"y":null}],"model":"m",  "gcs_uri":"https://storage.example/clip","a":"<&>"}`, q)
-			a.Submit(q+"-in", q, s.Message(q, s.Payload(body)))
+			a.Submit(q+"-in", q, known(q, s.Payload(body)))
 			bodies = append(bodies, same(a, q, body), attempt{ID: q, Name: "content-type", Value: "application/json"})
 		}
 		a.Results("done", 2, 0)
@@ -51,8 +51,8 @@ var transformScenarios = []s.Scenario{
 		}
 		without := func(id string) string { return fmt.Sprintf(`{"weir_id":%q,"model":"whisper-1","gcs_uri":""}`, id) }
 		whisper, other := s.Meta("provider", "whisper"), s.Meta("provider", "ocr")
-		a.Submit("in", "q", s.Message("both", whisper, s.Payload(with("both"))), s.Message("no-url", whisper, s.Payload(without("no-url"))),
-			s.Message("no-provider", other, s.Payload(with("no-provider"))), s.Message("neither", other, s.Payload(without("neither"))))
+		a.Submit("in", "q", known("both", whisper, s.Payload(with("both"))), known("no-url", whisper, s.Payload(without("no-url"))),
+			known("no-provider", other, s.Payload(with("no-provider"))), known("neither", other, s.Payload(without("neither"))))
 		a.Results("done", 4, 0)
 		multipart := attempt{ID: "both", Name: "content-type", Some: true, Value: "multipart/form-data; boundary="}
 		kinds := []attempt{multipart, same(a, "no-url", without("no-url")), same(a, "no-provider", with("no-provider")), same(a, "neither", without("neither"))}
@@ -65,9 +65,9 @@ var transformScenarios = []s.Scenario{
 	play("inline-media", "inline media is refused, once and for all", func(a *script) {
 		a.Serve(transformed(s.Setup(s.Transport(s.Queue("q"))), sampleTransforms))
 		whisper := s.Meta("provider", "whisper")
-		a.Submit("twin", "q", s.Message("twin", whisper, s.Payload(`{"weir_id":"twin","gcs_uri":"https://storage.example/clip"}`)))
+		a.Submit("twin", "q", known("twin", whisper, s.Payload(`{"weir_id":"twin","gcs_uri":"https://storage.example/clip"}`)))
 		a.Results("served", 1, 0, "twin")
-		a.Submit("in", "q", s.Message("inline", whisper, s.Payload(`{"weir_id":"inline","gcs_uri":"https://storage.example/clip","file_base64":"UklGRg=="}`)))
+		a.Submit("in", "q", known("inline", whisper, s.Payload(`{"weir_id":"inline","gcs_uri":"https://storage.example/clip","file_base64":"UklGRg=="}`)))
 		a.Results("done", 1, 0, "inline")
 		a.Quiet("watched", 10*sec)
 		for _, id := range []string{"AP-XFORM-04", "AP-RES-08"} {
@@ -82,8 +82,8 @@ var transformScenarios = []s.Scenario{
 		for _, m := range []struct{ id, url string }{
 			{"two-before", signed2 + fmt.Sprint(newYear-1)}, {"two-equal", signed2 + fmt.Sprint(newYear)}, {"two-after", signed2 + fmt.Sprint(newYear+1)},
 			{"four-before", signed4 + "59"}, {"four-equal", signed4 + "60"}, {"four-after", signed4 + "61"}} {
-			a.Submit("in-"+m.id, "q", sut.AsyncMessage{ID: m.id, Late: fmt.Sprint(newYear), Metadata: map[string]string{"provider": "whisper"},
-				Payload: fmt.Sprintf(`{"weir_id":%q,"gcs_uri":%q}`, m.id, m.url)})
+			a.Submit("in-"+m.id, "q", known(m.id, s.Meta("provider", "whisper"), s.Payload(fmt.Sprintf(`{"weir_id":%q,"gcs_uri":%q}`, m.id, m.url)),
+				func(q *sut.AsyncMessage) { q.Late = fmt.Sprint(newYear) }))
 			urls = append(urls, attempt{ID: m.id, Name: ":form.url", Value: m.url})
 		}
 		a.Results("done", 6, 0)
@@ -111,7 +111,7 @@ var transformScenarios = []s.Scenario{
 		var forms []attempt
 		for i, id := range numbered("m", 50) {
 			name := []string{"content-type", "Content-Type", "CONTENT-TYPE"}[i%3]
-			ms = append(ms, s.Message(id, s.Meta("provider", "whisper"), s.Head(name, "application/json"), s.Payload(fmt.Sprintf(`{"weir_id":%q,"gcs_uri":"https://storage.example/clip"}`, id))))
+			ms = append(ms, known(id, s.Meta("provider", "whisper"), s.Head(name, "application/json"), s.Payload(fmt.Sprintf(`{"weir_id":%q,"gcs_uri":"https://storage.example/clip"}`, id))))
 			forms = append(forms, attempt{ID: id, Name: "content-type", Some: true, Value: "multipart/form-data; boundary="}, attempt{ID: id, Name: ":form.url", Value: "https://storage.example/clip"})
 		}
 		a.Submit("in", "q", ms...)
@@ -119,6 +119,11 @@ var transformScenarios = []s.Scenario{
 		a.Check("AP-XFORM-07", "async-attempts", want{Attempts: forms}, "up", "in", "done")
 		a.Check("AP-XFORM-07", "async-results", want{Status: 200}, "up", "in")
 	}),
+}
+
+// known is a message whose attempts are known by a header too: of a form without its boundary nobody could tell whose it is.
+func known(id string, opts ...s.MessageOption) sut.AsyncMessage {
+	return s.Message(id, append(opts, s.Head("x-weir-id", id))...)
 }
 
 // transformed gives a processor a file of transforms.

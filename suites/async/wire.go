@@ -139,7 +139,7 @@ func headerPrecedence(a *script) {
 		return m
 	}
 	a.Submit("plain-in", "plain", s.Message("nothing"), everything("own"))
-	a.Submit("laned-in", "laned", everything("lane"), everything("form", s.Meta("provider", "whisper"), s.Payload(`{"weir_id":"form","gcs_uri":"https://storage.example/clip"}`)))
+	a.Submit("laned-in", "laned", everything("lane"), everything("form", s.Head("x-weir-id", "form"), s.Meta("provider", "whisper"), s.Payload(`{"weir_id":"form","gcs_uri":"https://storage.example/clip"}`)))
 	a.Results("done", 4, 0)
 	a.Check("AP-WIRE-08", "async-attempts", want{Attempts: []attempt{
 		{ID: "nothing", Name: "content-type", Value: "application/json"}, {ID: "nothing", Name: objective, Or: []string{objectiveOlder}, Value: "queue-goal"},

@@ -61,7 +61,7 @@ func Scenarios() []scenario.Scenario {
 	return slices.Concat(activationScenarios, classificationScenarios, priorityScenarios, fairnessScenarios, orderingScenarios,
 		saturationScenarios, ceilingScenarios, holdbackScenarios, backlogScenarios, capacityScenarios, endingScenarios, evictionScenarios, surfaceScenarios, gateScenarios, queueScenarios,
 		contractScenarios, wireScenarios, objectScenarios, pageScenarios, stageScenarios, matrixScenarios, multiScenarios, kubeScenarios, loadScenarios,
-		benchScenarios, kneeScenarios, consolidationScenarios, settingScenarios, patternScenarios)
+		chainScenarios, benchScenarios, kneeScenarios, consolidationScenarios, settingScenarios, patternScenarios)
 }
 
 // Judged tells whether a row belongs to what a contract is about: routers, or Async Processors.
@@ -69,7 +69,7 @@ func Judged(p profile.Profile, id string) bool {
 	if p.Processor != nil {
 		return strings.HasPrefix(id, "AP-")
 	}
-	return strings.HasPrefix(id, "FC-") || strings.HasPrefix(id, "INV-") || strings.HasPrefix(id, "BEN-")
+	return strings.HasPrefix(id, "FC-") || strings.HasPrefix(id, "INV-") || strings.HasPrefix(id, "BEN-") || strings.HasPrefix(id, "E2E-")
 }
 
 // Compile writes every scenario of what the contract is about down for a profile and a seed. Scenarios of which the profile judges nothing are included with no checks.

@@ -9,6 +9,8 @@ var elsewhere = map[string]string{
 	"BEN-20":    "of the Async Processor, which has no suite yet",
 	"BEN-21":    "of the Async Processor, which has no suite yet",
 	"BEN-22":    "of the Async Processor, which has no suite yet",
+	"E2E-13":    "the reference picker exports no spans; that producer, processor and gateway share one trace is AP-OTEL-04 and AP-OTEL-05",
+	"E2E-16":    "a square wave of realtime beside batch work is not built; E2E-10 shows that batch work yields and returns, make bench what it costs",
 	"FC-CLS-17": "about the policy of a platform's gateway, which is not the router that is judged",
 	"FC-SAT-17": "a pod with two ports needs an environment whose model servers share an address; the reference's watcher is tested on it (reference/kube)",
 	"FC-EVI-16": "the stream of a victim ends with the router's own refusal; that one which does not end is given up is shown by scripts (reference/picker)",

@@ -19,8 +19,11 @@ import (
 )
 
 // The InferencePool that a program finds: the defaults of the reference picker, so that a program like it need not be told.
+// PoolName is the name of the pool that programs are told to serve.
+const PoolName = "weir"
+
 const (
-	poolName  = "weir"
+	poolName  = PoolName
 	namespace = "default"
 	appLabel  = "app"
 	roleLabel = "llm-d.ai/role"

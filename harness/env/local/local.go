@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,7 +60,9 @@ func New(o Options) *System { return &System{opts: o} }
 // Describe implements sut.System.
 func (s *System) Describe() sut.Implementation {
 	if s.opts.Command != nil {
-		return s.opts.Implementation
+		i := s.opts.Implementation
+		i.Features = append(slices.Clone(i.Features), string(sut.BatchProcessor)) // this environment brings it
+		return i
 	}
 	features := append(env.Features(s.opts.Contract), string(sut.LargeBodies))
 	if len(s.opts.PickerCommand) > 0 {

@@ -96,7 +96,7 @@ func (st *stage) servePicker(grpcAddr, metricsAddr, sync string) (*epp.Server, e
 	if s.opts.Tamper.Wiring != nil {
 		s.opts.Tamper.Wiring(&w)
 	}
-	sv, err := epp.Serve(epp.Options{Wiring: w, Config: s.loaded, PoolName: "local", GRPCAddr: grpcAddr, HealthAddr: loopback, MetricsAddr: metricsAddr,
+	sv, err := epp.Serve(epp.Options{Wiring: w, Config: s.loaded, PoolName: referencePool, GRPCAddr: grpcAddr, HealthAddr: loopback, MetricsAddr: metricsAddr,
 		Endpoints: pool(st.members()), Objectives: s.cfg.Objectives, Clock: st.Clock, OnDecision: st.decided, SyncRedis: sync, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, fmt.Errorf("picker: %w", err)

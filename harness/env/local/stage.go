@@ -29,6 +29,7 @@ type stage struct {
 	down     chan struct{} // closed when the router has ended after Shutdown; nil before
 	port     int           // of every model server; 0: each has one of its own
 	doors    []*door
+	batch    *batch    // nil: there is none
 	exchange *exchange // where pickers tell each other of their load; nil: they do not
 
 	base    context.Context
@@ -224,6 +225,7 @@ const settleLimit = 3 * time.Second
 
 // flush hands the model servers' records over, once nothing runs there any more.
 func (st *stage) flush() {
+	st.stopBatch() // what it had in flight is over then
 	st.Await(context.Background(), st.Clock.Now()+settleLimit, func() bool {
 		for _, sm := range st.sims {
 			if sm.server.InFlight() > 0 {

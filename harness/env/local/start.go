@@ -47,7 +47,10 @@ func start(ctx context.Context, scenario string, s *System, out evidence.Sink) (
 	if st.router, err = st.startRouters(ctx); err != nil {
 		return st, err
 	}
-	return st, st.openDoors()
+	if err := st.openDoors(); err != nil {
+		return st, err
+	}
+	return st, st.startBatch()
 }
 
 const loopback = "127.0.0.1:0"
@@ -117,6 +120,7 @@ func (st *stage) members() []*sim {
 // close takes everything down and waits for every goroutine; it is safe to call again.
 func (st *stage) close() error {
 	st.once.Do(func() {
+		st.stopBatch()
 		st.cancel(errors.New("the scenario is over"))
 		st.Wait()
 		for _, d := range st.doors {

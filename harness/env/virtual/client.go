@@ -20,6 +20,7 @@ type client struct {
 	outputTokens int // 0: the request's limit
 	call         *call
 	onEnd        func()
+	batch        bool // it is an attempt of the batch processor, which keeps its own records
 }
 
 func loadBody(r plan.Request) []byte {
@@ -73,7 +74,9 @@ func (c *client) end(st *stage, outcome string) {
 		return
 	}
 	c.ended = true
-	st.open--
+	if !c.batch {
+		st.open--
+	}
 	c.rec.Outcome, c.rec.End = outcome, int64(st.now)
 	if c.onEnd != nil {
 		st.after(0, c.onEnd)
@@ -118,6 +121,9 @@ func (c *client) token(st *stage, endpoint string, tokens int) {
 
 // flush hands every record over. What still runs at a model server is recorded as running.
 func (st *stage) flush() {
+	if st.batch != nil {
+		st.batch.Flush()
+	}
 	for _, c := range st.order {
 		st.out.Client(c.rec)
 	}

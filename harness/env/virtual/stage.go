@@ -36,6 +36,7 @@ type stage struct {
 	arrived  []string
 	replicas int // routers so far
 	idle     int // streams on which nothing is said
+	batch    *batch
 }
 
 var (
@@ -69,7 +70,7 @@ func newStage(scenario string, s *System, out evidence.Sink) (*stage, error) {
 			st.join(sv)
 		}
 	}
-	return st, nil
+	return st, st.startBatch()
 }
 
 // routers lists all pickers.

@@ -54,6 +54,9 @@ func (s *System) Configure(_ context.Context, c sut.Configuration) error {
 	if c.NeedsKube() {
 		return &sut.UnsupportedError{Feature: sut.KubeAPI, Why: "there is none in virtual time"}
 	}
+	if c.Batch != nil && c.Batch.Prometheus {
+		return &sut.UnsupportedError{Feature: sut.BatchProcessor, Why: "gates that ask Prometheus are not played in virtual time"}
+	}
 	doc, err := sut.Render(c, s.opts.Dialect)
 	if err != nil {
 		return err
