@@ -53,7 +53,7 @@ var resultScenarios = []s.Scenario{
 		a.Check("AP-RES-05", "async-results", want{IDs: []string{"withdrawn*"}, Codes: []string{"CANCELLED"}, Shape: "error"}, "withdrawn", "queued", "up")
 		a.Check("AP-RES-05", "async-results", want{IDs: []string{"kept*"}, Status: 200}, "withdrawn", "queued", "up")
 	}),
-	play("gate-error", "a pool gate that fails ends the message with an error", func(a *script) {
+	play("pool-gate-error", "a pool gate that fails ends the message with an error", func(a *script) {
 		a.Do(step{Op: sut.AsyncSet, Mark: "broken", Mode: "list", Keys: map[string]string{"quota:userid:t": "no quota"}})
 		a.Serve(s.WithPools(s.Transport(s.Queue("q")), []doc{{"id": "default", "workers": 2, "gate_type": "redis-quota", "gate_params": doc{"address": "$BROKER", "limit": "5"}}}))
 		a.Submit("twin", "q", s.Message("twin", s.User("other")))
