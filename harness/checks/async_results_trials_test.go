@@ -22,6 +22,17 @@ func shed(payload string) *hist {
 	return handled().submit(10, "shed").final(60, evidence.FinalResult{ID: "shed", Payload: payload, Raw: "{}"})
 }
 
+var containing = checks.Async{Contains: []string{"one", "done"}}
+
+// sentenced lets both results have a payload.
+func sentenced(payload string) *hist {
+	return handled().each(func(o *evidence.Observation) {
+		if o.Result != nil {
+			o.Result.Payload = payload
+		}
+	})
+}
+
 func lateIs(f func(*evidence.FinalResult)) *hist { return late().each(results("late", f)) }
 
 func fineIs(f func(*evidence.FinalResult)) *hist { return handled().each(results("m0", f)) }
@@ -32,6 +43,13 @@ var resultTrials = []trial{
 	{"async-results", "passing", "one of several codes, of which one is none", asked(checks.Async{Codes: []string{"DEADLINE_EXCEEDED", ""}}), late(), pass},
 	{"async-results", "passing", "dropped with 429 in its payload", asked(shedding), shed(`{"code":429}`), pass},
 	{"async-results", "passing", "dropped with status 429", asked(shedding), shed(`{}`).each(results("shed", func(v *evidence.FinalResult) { v.Status = 429 })), pass},
+	{"async-results", "passing", "with all that each must contain", asked(containing), sentenced("one, two, done"), pass},
+	{"async-results", "passing", "with what an error must contain", askedWith(tooLate, func(a *checks.Async) { a.Contains = []string{`"error"`} }), late(), pass},
+	{"async-results", "failing", "without one of two texts", asked(containing), sentenced("one, two"), fail},
+	{"async-results", "failing", "with the texts in other letters", asked(containing), sentenced("One, Done"), fail},
+	{"async-results", "failing", "with nothing in it", asked(containing), sentenced(""), fail},
+	{"async-results", "failing", "the first contains it, the second does not", asked(containing), sentenced("one, done").each(results("m1", func(v *evidence.FinalResult) { v.Payload = "one" })), fail},
+	{"async-results", "failing", "what it must contain is there, but not in its payload", asked(containing), sentenced("fine").each(results("m0", func(v *evidence.FinalResult) { v.Raw, v.Message = "one, done", "one, done" })), fail},
 	{"async-results", "failing", "one has none", asked(allFine), handled().forget(isResult("m1")), fail},
 	{"async-results", "failing", "one has two", asked(allFine), handled().result(500, "m0", 200), fail},
 	{"async-results", "failing", "one has two that differ", asked(checks.Async{}), handled().failure(500, "m0", "DEADLINE_EXCEEDED"), fail},

@@ -158,6 +158,11 @@ func retried(starts ...int) *hist {
 	return h.step("done", 20, 40_000)
 }
 
+// dueIn moves the deadline of its message to so many seconds after the epoch.
+func dueIn(s int, h *hist) *hist {
+	return h.each(messages("m", func(m *evidence.Message) { m.Deadline = at(1000 * s) }))
+}
+
 func doubling() *hist { return retried(100, 3100, 9100, 21_100) }
 
 var (
@@ -169,11 +174,17 @@ var gapTrials = []trial{
 	{"async-gaps", "passing", "they double", asked(boundsAsked), doubling(), pass},
 	{"async-gaps", "passing", "they double, as the backoff says", asked(backoff), doubling(), pass},
 	{"async-gaps", "passing", "the last is cut by the deadline", asked(backoff), doubling().each(messages("m", func(m *evidence.Message) { m.Deadline = at(36_000) })).arrive("m", 32_000, 32_005), pass},
+	{"async-gaps", "passing", "a backoff stops growing at a minute", asked(backoff), dueIn(250, retried(100, 3100, 9100, 21_100, 45_100, 104_900, 164_700)), pass},
+	{"async-gaps", "passing", "a backoff of gaps at both of their ends", asked(backoff), retried(100, 2100, 9100, 17_000), pass},
 	{"async-gaps", "passing", "the last pair repeats", askedWith(boundsAsked, func(a *checks.Async) { a.Bounds = a.Bounds[:2] }), retried(0, 2000, 5000, 8000), pass},
 	{"async-gaps", "failing", "the first is too short", asked(boundsAsked), retried(100, 1100, 7100), fail},
 	{"async-gaps", "failing", "the second is too long", asked(boundsAsked), retried(100, 3100, 12_100), fail},
 	{"async-gaps", "failing", "they do not grow", asked(backoff), retried(100, 3000, 6000, 9000), fail},
 	{"async-gaps", "failing", "longer than the time left", asked(backoff), doubling().each(messages("m", func(m *evidence.Message) { m.Deadline = at(25_000) })).arrive("m", 30_000, 30_005), fail},
+	{"async-gaps", "failing", "a backoff grows beyond a minute", asked(backoff), dueIn(250, retried(100, 3100, 9100, 21_100, 45_100, 109_100)), fail},
+	{"async-gaps", "failing", "a backoff begins too soon", asked(backoff), retried(100, 1700, 7000, 18_000), fail},
+	{"async-gaps", "failing", "a backoff is too long at once, and too short to judge", asked(backoff), retried(100, 4500), fail},
+	{"async-gaps", "failing", "after its deadline", asked(backoff), dueIn(10, retried(100, 3100, 9100, 10_000, 10_500)), fail},
 	{"async-gaps", "failing", "too many", askedWith(boundsAsked, func(a *checks.Async) { a.Max = 3 }), doubling(), fail},
 	{"async-gaps", "failing", "one of two has a wrong gap, the other too few", asked(boundsAsked), retried(100, 1100, 7100).submit(10, "a").arrive("a", 50, 55), fail},
 	{"async-gaps", "degenerate", "too few attempts", asked(boundsAsked), retried(100, 3100), inconclusive},
@@ -183,6 +194,9 @@ var gapTrials = []trial{
 	{"async-gaps", "degenerate", "it was submitted twice", asked(boundsAsked), doubling().submit(20, "m"), inconclusive},
 	{"async-gaps", "degenerate", "no bounds", askedWith(boundsAsked, func(a *checks.Async) { a.Bounds = nil }), doubling(), inconclusive},
 	{"async-gaps", "degenerate", "half a pair of bounds", askedWith(boundsAsked, func(a *checks.Async) { a.Bounds = a.Bounds[:3] }), doubling(), inconclusive},
+	{"async-gaps", "degenerate", "too few attempts for a backoff", asked(backoff), retried(100, 3100), inconclusive},
+	{"async-gaps", "degenerate", "a backoff of another kind has no bounds", askedWith(backoff, func(a *checks.Async) { a.Shape = "linear" }), doubling(), inconclusive},
+	{"async-gaps", "degenerate", "a backoff of two messages, of which one has a single attempt", asked(backoff), doubling().submit(10, "n").arrive("n", 100, 105), inconclusive},
 	{"async-gaps", "degenerate", "a backoff without a deadline", asked(backoff), doubling().each(messages("m", func(m *evidence.Message) { m.Deadline = evidence.Never })), inconclusive},
 }
 

@@ -21,7 +21,7 @@ func asyncAttempts(a Async, r *evidence.Run) finding {
 	if len(a.Attempts) == 0 {
 		return notEngaged("nothing is looked for")
 	}
-	looked := 0
+	looked, unseen := 0, ""
 	for _, w := range a.Attempts {
 		for _, name := range append([]string{w.Name}, w.Or...) {
 			if !known(name) {
@@ -35,6 +35,10 @@ func asyncAttempts(a Async, r *evidence.Run) finding {
 				continue
 			}
 			n++
+			if w.Absent && len(x.Headers) == 0 { // no request is without any
+				unseen = fmt.Sprintf("the headers of attempt %d of %s were not seen", x.Nth, x.ID)
+				continue
+			}
 			if why := w.wrong(x.Attempt); why != "" {
 				return fail(w.ID+": "+why, fmt.Sprintf("attempt %d of %s: %s", x.Nth, x.ID, why), x.ID)
 			}
@@ -43,6 +47,9 @@ func asyncAttempts(a Async, r *evidence.Run) finding {
 			return notEngaged(fmt.Sprintf("%s did not arrive", w.ID))
 		}
 		looked += n
+	}
+	if unseen != "" {
+		return notEngaged(unseen)
 	}
 	return pass(fmt.Sprintf("%d values as expected", len(a.Attempts)), fmt.Sprintf("%d attempts", looked))
 }
@@ -86,7 +93,8 @@ func (w AttemptWant) wrong(x *evidence.Attempt) string {
 var parts = []string{":path", ":method", ":upstream", ":host", ":body", ":peer", ":json"}
 
 func known(name string) bool {
-	return name != "" && (name[0] != ':' || slices.Contains(parts, name) || strings.HasPrefix(name, ":form.") || strings.HasPrefix(name, ":with."))
+	text, with := strings.CutPrefix(name, ":with.") // an empty text is in every header
+	return name != "" && (name[0] != ':' || slices.Contains(parts, name) || strings.HasPrefix(name, ":form.") || with && text != "")
 }
 
 // value gives the values of a header, or of what stands for another part of a request.

@@ -47,6 +47,14 @@ var attemptTrials = []trial{
 	{"async-attempts", "passing", "no such header", wants(checks.AttemptWant{ID: "m", Name: "x-other", Absent: true}), spoken(), pass},
 	{"async-attempts", "passing", "no header that holds a text", wants(checks.AttemptWant{ID: "m", Name: ":with.secret", Absent: true}), spoken(), pass},
 	{"async-attempts", "passing", "the header that holds a text", wantsHeader(":with.4bf92f", "traceparent"), spoken(), pass},
+	{"async-attempts", "passing", "the header one of whose values holds a text", wantsHeader(":with.2", "x-two"), spokenAs(func(a *evidence.Attempt) {
+		a.Headers = map[string][]string{"x-two": {"1", "12"}, "x-other": {"1"}}
+	}), pass},
+	{"async-attempts", "passing", "the first attempt alone holds a text", wants(checks.AttemptWant{ID: "m", Nth: 1, Name: ":with.secret", Value: "x-user"}), spokenAs(func(a *evidence.Attempt) {
+		if a.Nth == 1 {
+			a.Headers["x-user"] = []string{"my secret"}
+		}
+	}), pass},
 	{"async-attempts", "passing", "a field of a form", wantsHeader(":form.url", "gs://b/o"), formed("url", "gs://b/o"), pass},
 	{"async-attempts", "passing", "no such field of a form", wants(checks.AttemptWant{ID: "m", Name: ":form.gcs_uri", Absent: true}), formed("url", "gs://b/o"), pass},
 	{"async-attempts", "failing", "another value", wantsHeader("x-one", "2"), spoken(), fail},
@@ -62,6 +70,17 @@ var attemptTrials = []trial{
 	{"async-attempts", "failing", "an empty value that is not there", wantsHeader("x-other", ""), spoken(), fail},
 	{"async-attempts", "failing", "a value that must not be there", wants(checks.AttemptWant{ID: "m", Name: "X-One", Absent: true}), spoken(), fail},
 	{"async-attempts", "failing", "a header that holds the text", wants(checks.AttemptWant{ID: "m", Name: ":with.secret", Absent: true}), spokenAs(func(a *evidence.Attempt) { a.Headers["x-user"] = []string{"my secret"} }), fail},
+	{"async-attempts", "failing", "two headers hold the text", wantsHeader(":with.secret", "x-one"), spokenAs(func(a *evidence.Attempt) {
+		a.Headers["x-one"], a.Headers["x-user"] = []string{"secret"}, []string{"my secret"}
+	}), fail},
+	{"async-attempts", "failing", "no header holds the text", wantsHeader(":with.secret", "x-one"), spoken(), fail},
+	{"async-attempts", "failing", "another header holds the text", wantsHeader(":with.4bf92f", "tracestate"), spoken(), fail},
+	{"async-attempts", "failing", "the second of two values holds the text", wants(checks.AttemptWant{ID: "m", Name: ":with.secret", Absent: true}), spokenAs(func(a *evidence.Attempt) { a.Headers["x-two"] = []string{"2", "secret"} }), fail},
+	{"async-attempts", "failing", "a header holds the text, though those of another attempt were not seen", wants(checks.AttemptWant{ID: "m", Name: ":with.secret", Absent: true}), spokenAs(func(a *evidence.Attempt) {
+		if a.Headers["x-user"] = []string{"secret"}; a.Nth == 1 {
+			a.Headers = nil
+		}
+	}), fail},
 	{"async-attempts", "failing", "another begin", wants(checks.AttemptWant{ID: "m", Name: "traceparent", Some: true, Value: "00-0000"}), spoken(), fail},
 	{"async-attempts", "failing", "no certificate", wantsHeader(":peer", "weir"), spoken(), fail},
 	{"async-attempts", "failing", "another path", wantsHeader(":path", "/"), spoken(), fail},
@@ -87,6 +106,9 @@ var attemptTrials = []trial{
 	{"async-attempts", "degenerate", "it did not arrive", wantsHeader("x-one", "1"), spoken().forget(isWork), inconclusive},
 	{"async-attempts", "degenerate", "there is no third attempt", wants(checks.AttemptWant{ID: "m", Nth: 3, Name: "x-one", Value: "1"}), spoken(), inconclusive},
 	{"async-attempts", "degenerate", "a part that no request has is not absent", wants(checks.AttemptWant{ID: "m", Name: ":footer", Absent: true}), spoken(), inconclusive},
+	{"async-attempts", "degenerate", "a text that every header holds", wants(checks.AttemptWant{ID: "m", Name: ":with.", Some: true}), spokenAs(func(a *evidence.Attempt) { a.Headers = map[string][]string{"x-one": {"1"}} }), inconclusive},
+	{"async-attempts", "degenerate", "no header was seen that could hold a text", wants(checks.AttemptWant{ID: "m", Name: ":with.secret", Absent: true}), spokenAs(func(a *evidence.Attempt) { a.Headers = nil }), inconclusive},
+	{"async-attempts", "degenerate", "no header was seen", wants(checks.AttemptWant{ID: "m", Name: "x-other", Absent: true}), spokenAs(func(a *evidence.Attempt) { a.Headers = map[string][]string{} }), inconclusive},
 	{"async-attempts", "degenerate", "a header without a name", wants(checks.AttemptWant{ID: "m", Absent: true}), spoken(), inconclusive},
 	{"async-attempts", "degenerate", "nothing is looked for", wants(), spoken(), inconclusive},
 }

@@ -132,6 +132,8 @@ func overload(s Spec, r *evidence.Run) finding {
 		return finding{kind: kind, figure: figure, why: more, engaged: fmt.Sprintf("%.2f × what was served", factor)}
 	case kind == verdict.Fail:
 		return fail(figure, fmt.Sprintf("at %.2f times the capacity the high band must wait at most %.3f s at the 95th percentile", factor, bound))
+	case math.IsNaN(early.value) || math.IsNaN(late.value): // where the figure is none, nothing was seen to stay as it was
+		return notEngaged(fmt.Sprintf("a third of %d low requests carries no interval", len(low)))
 	case late.Lo > early.Hi:
 	case late.value > (1+growth)*early.value: // it grew, by less than so many requests can prove
 		return finding{kind: verdict.Inconclusive, figure: figure, why: "the lower band's wait grew, but the intervals of its first and its last third overlap: more requests would decide",

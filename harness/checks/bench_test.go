@@ -3,6 +3,7 @@ package checks_test
 import (
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -64,6 +65,24 @@ func turning() func([]*toyRequest) int {
 			}
 		}
 		return 0
+	}
+}
+
+func bandsNewestFirst(waiting []*toyRequest) int {
+	if i := strictly(waiting); waiting[i].objective == "p100" {
+		return i
+	}
+	return newestFirst(waiting)
+}
+
+// drawing keeps the bands apart and draws whose turn it is: the lower band's waits differ widely.
+func drawing() func([]*toyRequest) int {
+	draw := rand.New(rand.NewPCG(1, 1))
+	return func(waiting []*toyRequest) int {
+		if i := strictly(waiting); waiting[i].objective == "p100" {
+			return i
+		}
+		return draw.IntN(len(waiting))
 	}
 }
 
@@ -233,6 +252,7 @@ func signalsWith(f func(*checks.Spec)) checks.Spec {
 }
 func ahead(s *checks.Spec) { s.Count, s.Needed = 3, 100 }
 
+func drawn(t *toy)       { t.pick = drawing() }
 func slowMachine(t *toy) { t.late = 300 * time.Millisecond }
 
 var benchTrials = []trial{
@@ -252,6 +272,12 @@ var benchTrials = []trial{
 	{"overload", "passing", "the lower band absorbs the wait", benchSpec(overloaded), turned().play(), pass},
 	{"overload", "failing", "bands do not matter", benchSpec(overloaded), with(turned(), func(t *toy) { t.pick = oldestFirst }), fail},
 	{"overload", "failing", "the newest goes first, so that nobody served waits for long", benchSpec(overloaded), with(turned(), func(t *toy) { t.pick = newestFirst }), fail},
+	{"overload", "failing", "of the lower band the newest goes first, so that most of it waits no longer than before", benchSpec(overloaded), with(turned(), func(t *toy) { t.pick = bandsNewestFirst }), fail},
+	{"overload", "passing", "the lower band absorbs it, whoever's turn is drawn", benchSpec(overloaded), with(turned(), drawn), pass},
+	{"overload", "degenerate", "the wait grew, in too few requests to prove it", benchSpec(func(s *checks.Spec) { overloaded(s); s.Bench.From, s.Bench.To = 3*time.Second, 6*time.Second }), with(turned(), drawn), inconclusive},
+	{"overload", "degenerate", "a third of the lower band is too few for a median", benchSpec(func(s *checks.Spec) { overloaded(s); s.Bench.To = 3500 * time.Millisecond }), with(turned(), func(t *toy) {
+		t.slow, t.noisy = toyService, 60*time.Millisecond
+	}), inconclusive},
 	{"overload", "degenerate", "no overload", benchSpec(overloaded), solo().play(), inconclusive},
 	{"overload", "degenerate", "too few", benchSpec(func(s *checks.Spec) { s.Margin, s.Needed = 0.15, 1000 }), turned().play(), inconclusive},
 	{"overload", "degenerate", "the machine is late", benchSpec(overloaded), with(turned(), slowMachine), inconclusive},

@@ -22,7 +22,7 @@ func judge(tr trial) verdict.Verdict {
 // check without any parameter of the history that satisfies it.
 func trials() []trial {
 	written := slices.Concat(queueTrials, gateTrials, valueTrials, endingTrials, raceTrials, flowTrials, sampleTrials, outsideTrials, wholeTrials, wholeMoreTrials, benchTrials, benchMoreTrials,
-		asyncFlowTrials, asyncResultTrials, asyncWireTrials, asyncValueTrials, asyncStartTrials)
+		asyncFlowTrials, asyncResultTrials, asyncWireTrials, asyncValueTrials, asyncStartTrials, asyncChainTrials)
 	out := slices.Clone(written)
 	for _, tr := range written {
 		if tr.kind != "passing" {

@@ -42,6 +42,16 @@ type stage struct {
 	invalid   string
 	err       error
 	drained   []string // abandoned
+
+	messages []string  // of the batch processor, which tries each once
+	tries    []attempt // that have ended
+	results  []string
+}
+
+// attempt is one of the batch processor's.
+type attempt struct {
+	id     string
+	status int
 }
 
 func newStage() *stage { return &stage{limit: 1, ended: map[string]bool{}} }
@@ -77,12 +87,44 @@ func (s *stage) Await(ctx context.Context, until time.Duration, cond func() bool
 
 func (s *stage) Send(r sut.Request) {
 	s.sent = append(s.sent, r.ID)
+	s.come(r.ID)
+}
+
+// come lets a request reach the router.
+func (s *stage) come(id string) {
 	s.later(time.Millisecond, func() {
-		s.waiting = append(s.waiting, r.ID)
+		s.waiting = append(s.waiting, id)
 		s.dispatch()
-		if s.refuses && slices.Contains(s.waiting, r.ID) {
-			s.end(r.ID)
+		if s.refuses && slices.Contains(s.waiting, id) {
+			s.end(id)
 		}
+	})
+}
+
+// Enqueue implements sut.Batcher.
+func (s *stage) Enqueue(queue string, m sut.AsyncMessage) error {
+	s.note("enqueue " + m.ID + " in " + queue)
+	if s.err == nil {
+		s.messages = append(s.messages, m.ID)
+		s.come(m.ID)
+	}
+	return s.err
+}
+
+// Results implements sut.Batcher.
+func (s *stage) Results(ids []string) int {
+	return len(slices.DeleteFunc(slices.Clone(s.results), func(id string) bool { return !among(ids, id) }))
+}
+
+// Tried implements sut.Batcher.
+func (s *stage) Tried(ids []string, status int) int {
+	return len(slices.DeleteFunc(slices.Clone(s.tries), func(a attempt) bool { return !among(ids, a.id) || status != 0 && status != a.status }))
+}
+
+func among(ids []string, id string) bool {
+	return len(ids) == 0 || slices.ContainsFunc(ids, func(p string) bool {
+		prefix, ok := strings.CutSuffix(p, "*")
+		return p == id || ok && strings.HasPrefix(id, prefix)
 	})
 }
 
@@ -98,6 +140,14 @@ func (s *stage) dispatch() {
 
 func (s *stage) end(id string) {
 	s.ended[id] = true
+	if slices.Contains(s.messages, id) {
+		status := 429
+		if slices.Contains(s.inside, id) {
+			status = 200
+			s.results = append(s.results, id)
+		}
+		s.tries = append(s.tries, attempt{id, status})
+	}
 	s.waiting = slices.DeleteFunc(s.waiting, func(x string) bool { return x == id })
 	s.held = slices.DeleteFunc(s.held, func(x string) bool { return x == id })
 	s.inside = slices.DeleteFunc(s.inside, func(x string) bool { return x == id })
@@ -206,7 +256,19 @@ func TestLoadCountsFromItsPlan(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-var _ sut.Stage = (*stage)(nil)
+var (
+	_ sut.Stage   = (*stage)(nil)
+	_ sut.Batcher = (*stage)(nil)
+)
+
+// enqueued puts messages into queue q.
+func enqueued(ids ...string) sut.Step {
+	s := sut.Step{Op: sut.OpEnqueue, Mode: "q"}
+	for _, id := range ids {
+		s.Messages = append(s.Messages, sut.AsyncMessage{ID: id})
+	}
+	return s
+}
 
 func req(ids ...string) []sut.Request {
 	var out []sut.Request
@@ -265,6 +327,28 @@ func TestBarriers(t *testing.T) {
 		{"sample: no page is evidence, not a failure of the harness", func(s *stage) { s.err = errStage }, []sut.Step{{Op: sut.OpSample, Mark: "x"}}, false, "fell down", 0},
 		{"load: as planned", nil, []sut.Step{{Op: sut.OpLoad, Mark: "x", Plan: &plan.Plan{}}}, true, "", 0},
 		{"load: not as planned", func(s *stage) { s.invalid = "late by 9 s" }, []sut.Step{{Op: sut.OpLoad, Mark: "x", Plan: &plan.Plan{}}}, false, "late by 9 s", 0},
+		{"enqueue: no barrier", nil, []sut.Step{plug, enqueued("m0", "m1")}, true, "", 0},
+		{"waiting: the gauge shows both", nil, []sut.Step{plug, enqueued("m0", "m1"), {Op: sut.OpWaiting, Mark: "x", Count: 2}}, true, "", 1 * ms},
+		{"waiting: none does any more", nil, []sut.Step{plug, enqueued("m0"), {Op: sut.OpWaiting, Count: 1}, {Op: sut.OpRelease, IDs: []string{"p1"}}, {Op: sut.OpWaiting, Mark: "x"}}, true, "", 1 * ms},
+		{"waiting: one of two does", nil, []sut.Step{enqueued("m0", "m1"), {Op: sut.OpWaiting, Mark: "x", Count: 2, Limit: 200 * ms}}, false, "1 wait, not 2 within 200ms", 200 * ms},
+		{"waiting: more than these do", nil, []sut.Step{plug, enqueued("m0", "m1"), {Op: sut.OpQuiet, Quiet: ms}, {Op: sut.OpWaiting, Mark: "x", Count: 1, Limit: 200 * ms}}, false, "2 wait, not 1", 200 * ms},
+		{"waiting: the standard limit is ten seconds", nil, []sut.Step{{Op: sut.OpWaiting, Mark: "x", Count: 1}}, false, "within 10s", sut.EndLimit},
+		{"waiting: without a gauge it takes its time", func(s *stage) { s.gaugeless = true }, []sut.Step{plug, enqueued("m0"), {Op: sut.OpWaiting, Mark: "x", Count: 1}}, true, "", sut.ProbeQuiet},
+		{"waiting: without a gauge it takes the time that was asked for", func(s *stage) { s.gaugeless = true }, []sut.Step{{Op: sut.OpWaiting, Mark: "x", Count: 1, Quiet: 300 * ms}}, true, "", 300 * ms},
+		{"held: it is", nil, []sut.Step{enqueued("m0"), {Op: sut.OpHeldThere, Mark: "x", IDs: []string{"m0"}}}, true, "", 1 * ms},
+		{"held: one waits", nil, []sut.Step{enqueued("m0", "m1"), {Op: sut.OpHeldThere, Mark: "x", IDs: []string{"m0", "m1"}, Limit: 200 * ms}}, false, "m1 is not held within 200ms", 200 * ms},
+		{"held: it has been let go", nil, []sut.Step{plug, {Op: sut.OpRelease, IDs: []string{"p1"}}, {Op: sut.OpHeldThere, Mark: "x", IDs: []string{"p1"}}}, false, "p1 is not held within 1s", sut.ArrivalLimit},
+		{"tried: served", nil, []sut.Step{enqueued("m0"), {Op: sut.OpArrivals, IDs: []string{"m0"}}, {Op: sut.OpRelease, IDs: []string{"m0"}}, {Op: sut.OpTried, Mark: "x", Count: 1}}, true, "", 1 * ms},
+		{"tried: refused", func(s *stage) { s.refuses = true }, []sut.Step{plug, enqueued("m0", "m1"), {Op: sut.OpTried, Mark: "x", Count: 2, Mode: "429", IDs: []string{"m*"}}}, true, "", 1 * ms},
+		{"tried: with another status", func(s *stage) { s.refuses = true }, []sut.Step{plug, enqueued("m0"), {Op: sut.OpTried, Mark: "x", Count: 1, Mode: "503"}}, false, "0 of 1 attempts have ended so within 10s", sut.EndLimit},
+		{"tried: another message", func(s *stage) { s.refuses = true }, []sut.Step{plug, enqueued("m0"), {Op: sut.OpTried, Mark: "x", Count: 1, IDs: []string{"m1"}, Limit: 200 * ms}}, false, "0 of 1 attempts", 200 * ms},
+		{"tried: one of two has not ended", nil, []sut.Step{enqueued("m0", "m1"), {Op: sut.OpArrivals, IDs: []string{"m0"}}, {Op: sut.OpRelease, IDs: []string{"m0"}}, {Op: sut.OpTried, Mark: "x", Count: 2, Limit: 200 * ms}}, false, "1 of 2 attempts", 200 * ms},
+		{"batch: the results are there", nil, []sut.Step{enqueued("m0"), {Op: sut.OpArrivals, IDs: []string{"m0"}}, {Op: sut.OpRelease, IDs: []string{"m0"}}, {Op: sut.OpBatch, Mark: "x", Count: 1}}, true, "", 1 * ms},
+		{"batch: what is held has none", nil, []sut.Step{enqueued("m0"), {Op: sut.OpBatch, Mark: "x", Count: 1}}, false, "0 of 1 results came within 10s", sut.EndLimit},
+		{"batch: what is held is let go, one behind the other", nil, []sut.Step{plug, enqueued("m0", "m1"), {Op: sut.OpBatch, Mark: "x", Count: 2, Mode: "release", IDs: []string{"m*"}}}, true, "", 3 * ms},
+		{"batch: what is let go does not end", func(s *stage) { s.deaf = true }, []sut.Step{enqueued("m0"), {Op: sut.OpBatch, Mark: "x", Count: 1, Mode: "release", Limit: 300 * ms}}, false, "0 of 1 results came within 300ms", 300 * ms},
+		{"batch: of other messages", nil, []sut.Step{enqueued("m0"), {Op: sut.OpBatch, Mark: "x", Count: 1, Mode: "release", IDs: []string{"n*"}, Limit: 300 * ms}}, false, "0 of 1 results", 300 * ms},
+		{"batch: a refusal is no result", func(s *stage) { s.refuses = true }, []sut.Step{plug, enqueued("m0"), {Op: sut.OpBatch, Mark: "x", Count: 1, Limit: 300 * ms}}, false, "0 of 1 results", 300 * ms},
 		{"hold", nil, []sut.Step{{Op: sut.OpHold, Mark: "x", Count: 1}}, true, "", 0},
 		{"metrics-fault", nil, []sut.Step{{Op: sut.OpFault, Mark: "x", Endpoint: "a", Mode: "hang"}}, true, "", 0},
 		{"fail", nil, []sut.Step{{Op: sut.OpFail, Mark: "x", Count: 500}}, true, "", 0},
@@ -341,6 +425,42 @@ func TestHarnessHandles(t *testing.T) {
 	}
 }
 
+func TestMessagesReachTheirQueueAndTheRecord(t *testing.T) {
+	st, rec := newStage(), evidence.NewRecorder("s")
+	second := enqueued("m2")
+	second.Mode, second.Mark = "other", "x"
+	if err := sut.PlayOn(context.Background(), st, sut.Script{Steps: []sut.Step{enqueued("m0", "m1"), second}}, rec); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"enqueue m0 in q", "enqueue m1 in q", "enqueue m2 in other"}; !slices.Equal(st.calls, want) {
+		t.Errorf("asked of the stage: %v, want %v", st.calls, want)
+	}
+	if steps := rec.Run().Steps; len(steps) != 2 || !slices.Equal(steps[0].IDs, []string{"m0", "m1"}) || !slices.Equal(steps[1].IDs, []string{"m2"}) {
+		t.Errorf("steps %+v", steps)
+	}
+}
+
+// A stage without a batch processor cannot do what is asked of one; that requests wait or are held it can tell all the same.
+func TestStagesWithoutBatchProcessor(t *testing.T) {
+	for _, c := range []struct {
+		step        sut.Step
+		unsupported bool
+	}{
+		{enqueued("m0"), true}, {sut.Step{Op: sut.OpBatch, Mark: "x"}, true}, {sut.Step{Op: sut.OpTried, Mark: "x"}, true},
+		{sut.Step{Op: sut.OpWaiting, Mark: "x"}, false}, {sut.Step{Op: sut.OpHeldThere, Mark: "x"}, false},
+	} {
+		plain := struct{ sut.Stage }{newStage()} // the methods of the interface, and no others
+		err := sut.PlayOn(context.Background(), plain, sut.Script{Steps: []sut.Step{c.step}}, evidence.NewRecorder("s"))
+		var unsupported *sut.UnsupportedError
+		switch {
+		case c.unsupported && (!errors.As(err, &unsupported) || unsupported.Feature != sut.BatchProcessor):
+			t.Errorf("%s: %v", c.step.Op, err)
+		case !c.unsupported && err != nil:
+			t.Errorf("%s: %v", c.step.Op, err)
+		}
+	}
+}
+
 func TestErrorsOfTheHarnessEndTheScript(t *testing.T) {
 	down := errors.New("the stage fell down")
 	for _, c := range []struct {
@@ -356,6 +476,8 @@ func TestErrorsOfTheHarnessEndTheScript(t *testing.T) {
 		{"an endpoint cannot be labelled", sut.Step{Op: sut.OpLabel, Mark: "x"}, "fell down"},
 		{"objectives cannot be set", sut.Step{Op: sut.OpObjective, Mark: "x"}, "fell down"},
 		{"the router does not come back", sut.Step{Op: sut.OpRestart, Mark: "x"}, "fell down"},
+		{"a message cannot be enqueued", sut.Step{Op: sut.OpEnqueue, Mark: "x", Mode: "q", Messages: []sut.AsyncMessage{{ID: "m0"}}}, "message m0: the stage fell down"},
+		{"what was tried has no status of that name", sut.Step{Op: sut.OpTried, Mark: "x", Count: 1, Mode: "soon"}, `mode "soon" is no status`},
 		{"the load cannot be played", sut.Step{Op: sut.OpLoad, Mark: "x", Plan: &plan.Plan{}}, "fell down"},
 	} {
 		st := newStage()

@@ -17,7 +17,7 @@ var gateScenarios = []s.Scenario{
 	play("gate-open", "without a gate, or with a constant one, a poll takes a whole batch", func(a *script) {
 		fill(a, "waiting", 120, "none", "constant")
 		a.Serve(roomy(polled(s.Queue("none"), s.Queue("constant").With(doc{"gate_type": "constant"}))))
-		a.Quiet("watched", 3*sec)
+		a.Quiet("watched", watch)
 		left(a, "none", "constant")
 		watched{from: "up", to: "watched", setup: marks("waiting", "up")}.takes(a, "AP-GATE-01", map[string]int{"none": 10, "constant": 10})
 	}),
@@ -53,10 +53,10 @@ var gateScenarios = []s.Scenario{
 		a.Quiet("shut-watched", sec)
 		a.Set("half", dispatchKey, "0.5")
 		a.Quiet("half-begun", 600*msec)
-		a.Quiet("half-watched", 3*sec)
+		a.Quiet("half-watched", watch)
 		a.Set("open", dispatchKey, "1")
 		a.Quiet("open-begun", 600*msec)
-		a.Quiet("open-watched", 3*sec)
+		a.Quiet("open-watched", watch)
 		a.Set("shut-again", dispatchKey, "0")
 		a.Quiet("two-polls", 1100*msec)
 		a.Quiet("over", sec)
@@ -146,7 +146,7 @@ var gateScenarios = []s.Scenario{
 		a.Do(step{Op: sut.AsyncSet, Mark: "set", Keys: map[string]string{"b005-key": "0.05", "b01-key": "0.1", "b035-key": "0.35", "b17-key": "1.7", "minus1-key": "-1"}})
 		fill(a, "in", 150, slices.Sorted(maps.Keys(takes))...)
 		a.Serve(roomy(polled(queues...)))
-		a.Quiet("watched", 3200*msec)
+		a.Quiet("watched", watch)
 		left(a, slices.Sorted(maps.Keys(takes))...)
 		watched{from: "up", to: "watched", setup: marks("set", "in", "up")}.takes(a, "AP-GATE-10", takes)
 	}),
@@ -227,6 +227,9 @@ func playVerdicts(a *script) {
 	a.Check("AP-GATE-09", "async-results", want{IDs: []string{"r-*", "w-*"}, Status: 200}, append(engaged, "taken", "parked")...)
 }
 
+// watch is how long rows about budgets watch: six whole polls at least, even if one comes so late that it meets the next.
+const watch = 3400 * msec
+
 // polled is a document of rows about budgets: polls of ten every 400 ms, so that what one poll takes arrives together, and apart from what
 // the next one takes.
 func polled(queues ...doc) doc { return s.Transport(queues...).With(doc{"poll_interval_ms": 400}) }
@@ -254,7 +257,7 @@ func filled(queue string) []string { return []string{queue + "-*"} }
 // left looks whether each of some queues has a message left.
 func left(a *script, queues ...string) {
 	for _, q := range queues {
-		a.Size(backlog(q), "least", 1, q)
+		a.Do(step{Op: sut.AsyncSize, Mark: backlog(q), Mode: "least", Count: 1, Names: []string{q}, Limit: sec})
 	}
 }
 

@@ -28,15 +28,15 @@ var budgetGateScenarios = []s.Scenario{
 		for _, q := range queues {
 			entries = append(entries, budgetGate(q, q, doc{"fallback": "0.65"}))
 		}
-		fill(a, "in", 300, queues...)
+		fill(a, "in", 240, queues...)
 		a.Series("one", page("first", "second", "third"))
 		a.Serve(asking(polled(entries...)))
 		asked(a, "one-read", 2, queues...)
-		a.Quiet("one-watched", 3*sec)
+		a.Quiet("one-watched", watch)
 		a.Series("two", page("none", "first", "second"))
 		asked(a, "two-read", 2, queues...)
 		a.Quiet("two-begun", 300*msec)
-		a.Quiet("two-watched", 3*sec)
+		a.Quiet("two-watched", watch)
 		left(a, queues...)
 		watched{from: "up", to: "one-watched", setup: marks("in", "one", "up"), read: marks("one-read")}.takes(a, "AP-GATE-16", map[string]int{"first": 7, "second": 4, "third": 2, "none": 6})
 		watched{from: "two-begun", to: "two-watched", setup: marks("in", "two", "up"), read: marks("two-read")}.takes(a, "AP-GATE-16", map[string]int{"first": 4, "second": 2, "third": 6, "none": 7})
@@ -54,7 +54,7 @@ var budgetGateScenarios = []s.Scenario{
 			perPod("d20", "", 80, 80)+perPod("d50", "", 50, 50))
 		a.Serve(asking(polled(entries...)))
 		asked(a, "read", 2, queues...)
-		a.Quiet("watched", 3*sec)
+		a.Quiet("watched", watch)
 		left(a, queues...)
 		for requirement, own := range map[string][]string{"AP-GATE-17": {"queued"}, "AP-GATE-18": {"waiting", "many"}, "AP-GATE-19": {"running", "unlabelled"}, "AP-GATE-20": {"d20", "d50"}} {
 			some := map[string]int{}
@@ -67,7 +67,7 @@ var budgetGateScenarios = []s.Scenario{
 	play("budget-closing-point", "the gate closes at the load per pod that the settings say", func(a *script) {
 		queues := []string{"l94", "l95", "l96", "m18", "m19"}
 		gate := func(name, perPod string) doc { return budgetGate(name, name, doc{"max_concurrency": perPod}) }
-		fill(a, "in", 400, queues...)
+		fill(a, "in", 50, queues...)
 		a.Series("set", perPod("l94", "", 94)+perPod("l95", "", 95)+perPod("l96", "", 96)+perPod("m18", "", 18)+perPod("m19", "", 19))
 		a.Serve(asking(polled(gate("l94", ""), gate("l95", ""), gate("l96", ""), gate("m18", "20"), gate("m19", "20")).With(doc{"batch_size": 1000})))
 		asked(a, "read", 3, queues...)
@@ -81,7 +81,7 @@ var budgetGateScenarios = []s.Scenario{
 		a.Series("set", "unrelated 1\n")
 		a.Serve(asking(polled(budgetGate("shut", "p-shut", nil), budgetGate("half", "p-half", doc{"fallback": "0.5"}))))
 		asked(a, "read", 2, "p-shut", "p-half")
-		a.Quiet("watched", 3*sec)
+		a.Quiet("watched", watch)
 		left(a, "shut", "half")
 		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, "AP-GATE-22", map[string]int{"shut": 0, "half": 5})
 	}),
@@ -96,11 +96,11 @@ var budgetGateScenarios = []s.Scenario{
 		a.Series("set", frozen+pods)
 		a.Serve(asking(polled(budgetGate("shut", "p-shut", nil), budgetGate("some", "p-some", doc{"fallback": "0.25"}))))
 		asked(a, "read", 2, "p-shut", "p-some")
-		a.Quiet("watched", 3*sec)
+		a.Quiet("watched", watch)
 		a.Series("gone", frozen)
 		asked(a, "gone-read", 2, "p-shut", "p-some")
 		a.Quiet("gone-begun", 300*msec)
-		a.Quiet("gone-watched", 3*sec)
+		a.Quiet("gone-watched", watch)
 		left(a, queues...)
 		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, "AP-GATE-23", map[string]int{"shut": 8, "some": 8})
 		watched{from: "gone-begun", to: "gone-watched", setup: marks("in", "gone", "up"), read: marks("gone-read")}.takes(a, "AP-GATE-23", map[string]int{"shut": 0, "some": 2})
@@ -117,7 +117,7 @@ var budgetGateScenarios = []s.Scenario{
 		a.Series("set", foreign+queueSize("p0", "own", 100)+readyPods("p0", "own", 2)+perPod("p1", "own", 20, 80)+running("p2", "own", 100)+readyPods("p2", "own", 2))
 		a.Serve(asking(polled(entries...)))
 		asked(a, "read", 2, queues...)
-		a.Quiet("watched", 3*sec)
+		a.Quiet("watched", watch)
 		left(a, queues...)
 		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, "AP-GATE-24", map[string]int{"p0": 4, "p1": 4, "p2": 4})
 		for _, texts := range [][]string{{`inference_pool="p0"`, `name="p0"`, `namespace="own"`}, {`name="p1"`, `namespace="own"`}, {`inference_pool="p2"`, `name="p2"`, `namespace="own"`}} {

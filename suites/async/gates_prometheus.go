@@ -33,7 +33,7 @@ var promGateScenarios = []s.Scenario{
 		a.Series("set", saturation("s45", "", 0.45)+saturation("idle", "", 0))
 		a.Serve(asking(polled(saturationGate("s45", "s45", nil), saturationGate("idle", "idle", nil))))
 		asked(a, "read", 2, "s45", "idle")
-		a.Quiet("watched", 3*sec)
+		a.Quiet("watched", watch)
 		a.Scrape("scraped")
 		left(a, "s45", "idle")
 		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, "AP-GATE-12", map[string]int{"s45": 3, "idle": 8})
@@ -65,11 +65,11 @@ var promGateScenarios = []s.Scenario{
 		a.Series("empty", "unrelated 1\n")
 		a.Serve(asking(polled(saturationGate("open", "p-open", nil), saturationGate("shut", "p-shut", doc{"fallback": "1.0"}))))
 		asked(a, "empty-read", 2, "p-open", "p-shut")
-		a.Quiet("empty-watched", 3*sec)
+		a.Quiet("empty-watched", watch)
 		a.Do(step{Op: sut.AsyncSeries, Mark: "failing", Text: "unrelated 1\n", Mode: "error500"})
 		asked(a, "failing-read", 2, "p-open", "p-shut")
 		a.Quiet("failing-begun", 300*msec)
-		a.Quiet("failing-watched", 3*sec)
+		a.Quiet("failing-watched", watch)
 		left(a, "open", "shut")
 		watched{from: "up", to: "empty-watched", setup: marks("in", "empty", "up"), read: marks("empty-read")}.takes(a, "AP-GATE-14", map[string]int{"open": 10, "shut": 0})
 		watched{from: "failing-begun", to: "failing-watched", setup: marks("in", "failing", "up"), read: marks("failing-read")}.takes(a, "AP-GATE-14", map[string]int{"open": 10, "shut": 0})
@@ -100,7 +100,7 @@ var promGateScenarios = []s.Scenario{
 		a.Series("set", fixed+"http_requests_total 13000\n")
 		a.Serve(asking(polled(queryGate("documented", documented, nil), queryGate("high", `max( scripted_budget{which="high"} )`, nil), queryGate("low", `scripted_budget{which="low"}`, nil))))
 		asked(a, "read", 2, "http_requests_total", "high", "low")
-		a.Quiet("watched", 3*sec)
+		a.Quiet("watched", watch)
 		left(a, "documented", "high", "low")
 		watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, "AP-GATE-27", map[string]int{"documented": 3, "high": 10, "low": 0})
 		a.Check("AP-GATE-27", "async-queries", want{Equal: documented}, "up", "read")
@@ -117,7 +117,7 @@ var promGateScenarios = []s.Scenario{
 		a.Do(step{Op: sut.AsyncSeries, Mark: "failing", Text: "scripted_budget 1\n", Mode: "error500"})
 		asked(a, "failing-read", 2, "scripted_budget", "nowhere")
 		a.Quiet("failing-begun", 300*msec)
-		a.Quiet("failing-watched", 3*sec)
+		a.Quiet("failing-watched", watch)
 		left(a, queues...)
 		seen := watched{to: "watched", setup: marks("in", "set", "up"), read: marks("read")}
 		seen.opens(a, "AP-GATE-28", "plain", "half")
@@ -176,7 +176,7 @@ func playRecovery(a *script) {
 	}
 	see := func(mark string) {
 		asked(a, mark, 2, "sp", "bp", "scripted_budget")
-		a.Size(mark, "least", 2, ":fetches")
+		reads(a, mark, 2, ":fetches")
 	}
 	fill(a, "in", 150, recovering...)
 	set("one", true)
@@ -199,7 +199,7 @@ func playRecovery(a *script) {
 	a.Quiet("four-watched", sec)
 	a.Do(step{Op: sut.AsyncBroker, Mark: "five-broker", Who: "2", Mode: "up"})
 	set("five", true)
-	a.Quiet("five-watched", 3*sec) // a client may pause before it connects again
+	a.Quiet("five-watched", watch) // a client may pause before it connects again
 	left(a, recovering...)
 	setup, req := marks("in", "up"), "AP-GATE-41"
 	watched{to: "one-watched", setup: setup, read: marks("one-read")}.opens(a, req, recovering...)
@@ -217,8 +217,13 @@ func asking(d doc, flags ...string) *sut.AsyncSetup {
 // asked waits until n queries with each of some texts have come since the Prometheus got its page.
 func asked(a *script, mark string, n int, texts ...string) {
 	for _, t := range texts {
-		a.Size(mark, "least", n, ":queries "+t)
+		reads(a, mark, n, ":queries "+t)
 	}
+}
+
+// reads waits until gates have read so often.
+func reads(a *script, mark string, n int, what string) {
+	a.Do(step{Op: sut.AsyncSize, Mark: mark, Mode: "least", Count: n, Names: []string{what}, Limit: 4 * sec})
 }
 
 // gauge wants a value of a queue's gauge.

@@ -53,7 +53,7 @@ var slotGateScenarios = []s.Scenario{
 		}
 		fill(a, "in", 150, "falling", "rising", "shut", "wide")
 		a.Serve(roomy(polled(both("falling", "k8", "k3"), both("rising", "k3", "k8"), both("shut", "k8", "k0"), both("wide", "k8", "k8"))))
-		a.Quiet("watched", 3200*msec)
+		a.Quiet("watched", watch)
 		left(a, "falling", "rising", "shut", "wide")
 		watched{from: "up", to: "watched", setup: marks("set", "in", "up")}.takes(a, "AP-GATE-35", map[string]int{"falling": 3, "rising": 3, "shut": 0, "wide": 8})
 	}),

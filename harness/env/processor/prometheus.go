@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -61,6 +62,7 @@ func (s *source) queries() error {
 		return err
 	}
 	s.prom, s.proxy = p, httputil.NewSingleHostReverseProxy(u)
+	s.proxy.ErrorLog = log.New(io.Discard, "", 0) // a processor that ends leaves its queries
 	return nil
 }
 
