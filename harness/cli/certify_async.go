@@ -138,7 +138,8 @@ func (c *certifyAsyncCmd) options(p profile.Profile) (processor.Options, string,
 	return o, text, nil
 }
 
-// builtin is the command of the reference.
+// builtin is the command of the reference, in the guide's manner: unknown gates are open, unknown fields are passed over (AP-GATE-02,
+// AP-CFG-18). Without --lenient both keep it from starting.
 func builtin(p profile.Profile, durability string) (binary.Command, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -150,7 +151,7 @@ func builtin(p profile.Profile, durability string) (binary.Command, error) {
 			durability = "at-most-once"
 		}
 	}
-	return binary.ParseWith(fmt.Sprintf("'%s' processor --transport-config-file {{.Config}} --metrics-port {{.MetricsPort}} --health-port {{.HealthPort}} --metrics-endpoint-auth=false --durability %s",
+	return binary.ParseWith(fmt.Sprintf("'%s' processor --transport-config-file {{.Config}} --metrics-port {{.MetricsPort}} --health-port {{.HealthPort}} --metrics-endpoint-auth=false --lenient --durability %s",
 		exe, durability), processor.Placeholders...)
 }
 

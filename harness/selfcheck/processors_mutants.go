@@ -134,15 +134,25 @@ var gatingMutants = []Mutant{
 		})
 		return outs[:n]
 	})},
-	{Name: "retry-keeps-slot", Fault: "a message keeps its slot while it waits for a retry", Class: "AGATE", Meant: []string{"AP-GATE-40"}, Processor: around(nil, func(_ time.Duration, outs []async.Out) []async.Out {
-		retried := map[async.MessageID]bool{}
-		for _, o := range outs {
-			if o.Kind == async.Retry {
-				retried[o.ID] = true
+	{Name: "retry-keeps-slot", Fault: "while a message waits for its retry its queue is not served", Class: "AGATE", Meant: []string{"AP-GATE-40"}, Processor: func() Tampering {
+		waits := false
+		return decides(func(_ time.Duration, o *async.Out) bool {
+			waits = waits || o.Kind == async.Retry
+			return !waits || o.Kind != async.Pull
+		})
+	}()},
+	{Name: "never-reopens", Fault: "a gate that has closed stays closed", Class: "AGATE", Meant: []string{"AP-GATE-41", "AP-GATE-05"}, Processor: func() Tampering {
+		least := map[async.SourceID]float64{}
+		return hears(func(ev *async.Event) bool {
+			if ev.Kind == async.Reading && ev.Status == async.Sample {
+				if v, ok := least[ev.Source]; ok && v < ev.Value {
+					ev.Value = v
+				}
+				least[ev.Source] = ev.Value
 			}
-		}
-		return outs[:keep(0, outs, func(_ time.Duration, o *async.Out) bool { return o.Kind != async.Free || len(retried) == 0 })]
-	})},
+			return true
+		})
+	}()},
 	{Name: "head-of-line", Fault: "one tenant's refused message holds up the queue", Class: "AROUTE", Meant: []string{"AP-QUOTA-11"},
 		Processor: around(nil, func(_ time.Duration, outs []async.Out) []async.Out {
 			for i := range outs {
@@ -183,8 +193,9 @@ func quota(change func(*async.Quota)) Tampering {
 // queueMutants are faults of queues, pools, lanes and the merge of queues.
 var queueMutants = []Mutant{
 	{Name: "batch-doubled", Fault: "a poll takes twice the batch", Class: "AROUTE", Meant: []string{"AP-CFG-06", "AP-GATE-01", "AP-GATE-10"}, Processor: queues(func(q *asyncconfig.Queue) { q.Batch *= 2 })},
+	{Name: "batch-halved", Fault: "a poll takes half the batch", Class: "AROUTE", Meant: []string{"AP-CFG-06", "AP-GATE-01"}, Processor: queues(func(q *asyncconfig.Queue) { q.Batch = max(1, q.Batch/2) })},
 	{Name: "poll-slow", Fault: "polls come half as often", Class: "AROUTE", Meant: []string{"AP-CFG-06"}, Processor: queues(func(q *asyncconfig.Queue) { q.Interval *= 2 })},
-	{Name: "one-worker-more", Fault: "a pool has one worker more", Class: "AROUTE", Meant: []string{"AP-POOL-01", "AP-POOL-03", "AP-CLI-01"}, Processor: pools(func(p *async.PoolConfig) { p.Workers++ })},
+	{Name: "one-worker-more", Fault: "a pool has one worker more", Class: "AROUTE", Meant: []string{"AP-POOL-01", "AP-POOL-03", "AP-CLI-01", "AP-CFG-10"}, Processor: pools(func(p *async.PoolConfig) { p.Workers++ })},
 	{Name: "pools-merged", Fault: "all queues share the first pool", Class: "AROUTE", Meant: []string{"AP-POOL-04", "AP-TRN-13", "AP-CFG-10"}, Processor: func(o *asyncproc.Options) {
 		queues(func(q *asyncconfig.Queue) { q.Pool = o.Config.Pools[0].Name })(o)
 	}},
@@ -201,6 +212,7 @@ var queueMutants = []Mutant{
 	{Name: "labels-ignored", Fault: "the labels of a queue are not used", Class: "AROUTE", Meant: []string{"AP-CFG-11"}, Processor: queues(func(q *asyncconfig.Queue) { q.Labels = nil })},
 	{Name: "result-list-ignored", Fault: "results of a queue with a list of its own go to the general one", Class: "AROUTE", Meant: []string{"AP-CFG-14"}, Processor: queues(func(q *asyncconfig.Queue) { q.ResultQueue = "" })},
 	{Name: "ttl-ignored-async", Fault: "result lists never expire", Class: "AROUTE", Meant: []string{"AP-CFG-15"}, Processor: queues(func(q *asyncconfig.Queue) { q.ResultTTL = 0 })},
+	{Name: "removed-still-served", Fault: "a queue that was removed is still served", Class: "AROUTE", Meant: []string{"AP-RELOAD-02", "AP-RELOAD-03"}, Processor: hears(func(ev *async.Event) bool { return ev.Kind != async.RemoveQueue })},
 	{Name: "reload-ignored", Fault: "the queues are read once", Class: "AROUTE", Meant: []string{"AP-RELOAD-01", "AP-RELOAD-02", "AP-RELOAD-03"}, Processor: func(o *asyncproc.Options) { o.Loader = nil }},
 }
 
@@ -388,7 +400,7 @@ var pageMutants = []Mutant{
 	{Name: "workers-doubled", Fault: "a pool shows twice its workers", Class: "AMET", Meant: []string{"AP-MET-15", "AP-CLI-04"}, Processor: shows(scaled("llm_d_async_async_pool_worker_limit", 2))},
 	{Name: "budget-one", Fault: "the budget shown is halved", Class: "AMET", Meant: []string{"AP-MET-16"}, Processor: shows(scaled("llm_d_async_async_dispatch_budget", 0.5))},
 	{Name: "decisions-late", Fault: "reasons appear with their first occurrence", Class: "AMET", Meant: []string{"AP-MET-17"}, Processor: shows(nonZero("llm_d_async_async_gate_decisions_total"))},
-	{Name: "closed-per-message", Fault: "a closed gate is counted once in a while, not at every poll", Class: "AMET", Meant: []string{"AP-MET-18"}, Processor: shows(scaled("llm_d_async_async_gate_decisions_total", 0.1))},
+	{Name: "closed-per-message", Fault: "a closed gate is counted once in a while, not at every poll", Class: "AMET", Meant: []string{"AP-MET-18"}, Processor: shows(scaled("llm_d_async_async_gate_decisions_total", 0.5))},
 	{Name: "gate-value-inverted", Fault: "the gate shows the saturation, not what is left of it", Class: "AMET", Meant: []string{"AP-MET-19"}, Processor: shows(scaled("llm_d_async_async_gate_metric_value", 9./11))},
 	{Name: "source-always-there", Fault: "a source is always shown as available", Class: "AMET", Meant: []string{"AP-MET-20"}, Processor: shows(ones("llm_d_async_async_gate_metric_source_available"))},
 	{Name: "inference-pool-lost", Fault: "gauges of gates do not name the inference pool", Class: "AMET", Meant: []string{"AP-MET-21"}, Processor: shows(unlabelled("inference_pool"))},

@@ -347,12 +347,13 @@ var configScenarios = []s.Scenario{
 		gate := func(kind string, params doc) *sut.AsyncSetup { return s.Setup(s.Transport(s.Gated("q", kind, params))) }
 		a.Try("tried",
 			s.Case("valid", s.Setup(s.Transport(s.Gated("q", "local-max-concurrency", doc{"limit": "2"})))),
+			s.Case("unknown-fields", s.Setup(s.Transport(s.Queue("q").With(doc{"no_such_field": 1})).With(doc{"nor_this_one": "x"}))),
 			s.Case("no-json", on("", `{"url":"redis://$BROKER","queues":[{"queue_name":"q",`)),
 			s.Case("unknown-transport", on("kafka", s.Transport(s.Queue("q")).JSON())),
 			s.Case("redis-gate-without-address", gate("redis", doc{})),
 			s.Case("limit-of-zero", gate("local-max-concurrency", doc{"limit": "0"})),
 			s.Case("composite-of-no-json", gate("composite", doc{"gates": "[{"})))
-		a.Check("AP-CFG-18", "async-starts", want{Valid: []string{"valid"},
+		a.Check("AP-CFG-18", "async-starts", want{Valid: []string{"valid", "unknown-fields"},
 			Cases: map[string]string{"no-json": "", "unknown-transport": "", "redis-gate-without-address": "", "limit-of-zero": "", "composite-of-no-json": ""}}, "tried")
 	}),
 }

@@ -151,6 +151,13 @@ var gateScenarios = []s.Scenario{
 		watched{from: "up", to: "watched", setup: marks("set", "in", "up")}.takes(a, "AP-GATE-10", takes)
 	}),
 	play("verdicts", "continue, refuse, wait and drop", playVerdicts),
+	play("unknown-gate", "an unknown gate is an open one", func(a *script) {
+		a.Serve(s.Setup(s.Transport(s.Gated("q", "nonsense", doc{"limit": "0"}))))
+		a.Submit("in", "q", s.Messages("m", 12)...)
+		a.Results("done", 12, 0)
+		a.Check("AP-GATE-02", "async-results", want{Status: 200}, "in")
+		a.Check("AP-GATE-02", "async-stays", want{Names: []string{"up"}}, "in")
+	}),
 	play("gate-error", "a gate that fails puts a message back, or ends it with an error where a worker has it", func(a *script) {
 		a.Do(step{Op: sut.AsyncSet, Mark: "broken", Mode: "list", Keys: map[string]string{"quota:userid:u": "x", "pool:userid:u": "x"}})
 		gate := doc{"address": "$BROKER", "limit": "5", "mode": "concurrency", "window": "60s", "gating_mode": "blocking"}
