@@ -7,9 +7,10 @@ DRIVERS := ./reference/epp ./reference/loadsync ./reference/asyncproc ./referenc
 SEED    ?= 0
 CHECKS  ?= 3000
 SOAKS   ?= 8
+PAIRS   ?= 20
 ROUNDS  ?= 20
 
-.PHONY: help build test race certify certify-epp selfcheck selfcheck-loaded swarm chaos-async fuzz bench verify tools vuln update clean
+.PHONY: help build test race certify certify-epp certify-async selfcheck selfcheck-loaded swarm chaos-async fuzz bench verify manifests-verify image packages tools vuln update clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -30,23 +31,30 @@ certify: build ## certify the reference over real sockets, as the README does
 certify-epp: build ## certify the reference picker as if it were somebody else's program
 	bin/weir certify --seed $(SEED) --epp 'bin/weir picker --config-file {{.Config}} --grpc-port {{.GRPCPort}} --metrics-port {{.MetricsPort}} --allow-experimental-plugins'
 
+certify-async: build ## certify the reference Async Processor, also with a real broker and under the older contract
+	bin/weir certify-async --seed $(SEED) --level extended
+	if command -v redis-server >/dev/null; then bin/weir certify-async --seed $(SEED) --level extended --redis-server redis-server; fi
+	bin/weir certify-async --seed $(SEED) --level extended --profile llm-d-async-0.9
+
 selfcheck: build ## every mutant must be killed, under every contract
 	bin/weir selfcheck
 	bin/weir selfcheck --profile llm-d-router-0.9 --out .weir/selfcheck-llm-d-router-0.9.json
 	bin/weir selfcheck --profile rhoai-3.4 --out .weir/selfcheck-rhoai-3.4.json
+	bin/weir selfcheck --suite async --out .weir/selfcheck-llm-d-async-0.10.json
 
 selfcheck-loaded: build ## RUNS (50) certifications of the reference beside a busy loop on every core; about an hour
 	hack/selfcheck-loaded.sh
 
-swarm: ## random histories of the cores, CHECKS of each (seeds are printed on failure), and 24 virtual hours of SOAKS pickers
+swarm: build ## random histories of the cores, CHECKS of each (seeds are printed), 24 virtual hours of SOAKS pickers, PAIRS pairs of mutants
 	go test -count=1 $(CORES) -rapid.checks=$(CHECKS)
 	go test -count=1 -v -run TestSoak ./reference/picker -soak=24h -soak-seeds=$(SOAKS)
+	bin/weir selfcheck --pairs $(PAIRS) --seed $(SEED) --runs 1 --out .weir/selfcheck-pairs.json
 
 fuzz: ## every fuzz target for FUZZTIME (60s) each
 	hack/fuzz.sh
 
-chaos-async: ## ROUNDS rounds of killed, stopped, suspended processors and a killed broker, on a real redis-server
-	go test -count=1 -v -run TestChaos ./harness/cli -chaos=$(ROUNDS) -timeout 30m
+chaos-async: ## ROUNDS (20) rounds of killed, stopped, suspended processors and a killed broker, on a real redis-server
+	ROUNDS=$(ROUNDS) hack/chaos-async.sh
 
 bench: ## speed, side by side in one run; writes results/bench/reference.md and async.md
 	hack/bench.sh
@@ -62,6 +70,15 @@ verify: tools ## format, tidy modules, vet, lint, repository rules
 	go vet ./...
 	bin/golangci-lint run ./...
 	go test -count=1 ./harness/lint
+
+manifests-verify: ## every overlay builds, keeps the policy, and its schemas, configurations, alerts and dashboards hold
+	go test -count=1 ./manifests ./harness/env/cluster/render
+
+image: ## the container image of every role, IMAGE (weir:dev)
+	hack/image/build.sh
+
+packages: ## redis-server of the distribution, which some tests want beside the embedded one
+	sudo -n apt-get update -qq && sudo -n apt-get install -y -qq --no-install-recommends redis-server
 
 tools: bin/golangci-lint ## the pinned tools of hack/tools
 

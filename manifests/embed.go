@@ -1,9 +1,20 @@
-// Package manifests holds the YAML files that put the reference into a cluster, so that the one binary carries them along.
+// Package manifests holds the files that deploy weir, or another router and weir's model servers, on Kubernetes.
+//
+//	crds        what a picker watches: InferencePool, InferenceObjective, InferenceModelRewrite
+//	base        every part of the stack, from one image
+//	kind        overlay: a kind cluster of our own
+//	cluster     overlay: a cluster that is there, with our gateway
+//	gpu         overlay: real vLLM on GPUs, Envoy, the llm-d router
+//	public      component: Redis and Prometheus from public images
+//	monitoring  for clusters with the Prometheus operator: monitors, alerts, dashboards
 package manifests
 
 import "embed"
 
-// Files are the folders crds (CustomResourceDefinitions) and base (the picker; `kubectl apply -k`).
+// Files are kustomizations by folder.
 //
-//go:embed crds/*.yaml base/*.yaml
+//go:embed crds base kind cluster gpu public monitoring
 var Files embed.FS
+
+// Overlays are the folders that can be deployed as they are.
+var Overlays = []string{"kind", "cluster", "gpu", "monitoring"}

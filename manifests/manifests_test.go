@@ -1,9 +1,13 @@
-package manifests
+// Package manifests_test builds every overlay and looks at what comes out:
+//
+//	policy_test.go    rules that every deployment keeps, each with a change that breaks it
+//	crds_test.go      the schemas of the definitions, and samples that they take and refuse
+//	configs_test.go   the configurations and flags inside, read by what will read them
+//	metrics_test.go   alerts and dashboards against the metrics that are published
+package manifests_test
 
 import (
 	"bytes"
-	"errors"
-	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -12,83 +16,86 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/llm-weir/weir/reference/epconfig"
+	"github.com/llm-weir/weir/harness/cli"
+	"github.com/llm-weir/weir/harness/env/cluster/render"
+	"github.com/llm-weir/weir/manifests"
 	"github.com/llm-weir/weir/reference/kube"
 )
 
-type doc = map[string]any
-
-// load parses every file; duplicate keys are errors of the parser.
-func load(t *testing.T) map[string]doc {
-	t.Helper()
-	out := map[string]doc{}
-	err := fs.WalkDir(Files, ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		text, err := Files.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		dec := yaml.NewDecoder(bytes.NewReader(text))
-		var obj, more doc
-		if err := dec.Decode(&obj); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
-			t.Errorf("%s: more than one document (%v)", name, err)
-		}
-		if obj["apiVersion"] == nil || obj["kind"] == nil {
-			t.Errorf("%s: no apiVersion or kind", name)
-		}
-		out[name] = obj
-		return nil
-	})
-	if err != nil || len(out) < 10 {
-		t.Fatalf("%d files, %v", len(out), err)
-	}
-	return out
-}
-
-// at follows keys (strings) and places (ints).
-func at(t *testing.T, v any, keys ...any) any {
-	t.Helper()
-	for _, k := range keys {
-		switch k := k.(type) {
-		case string:
-			m, _ := v.(doc)
-			v = m[k]
-		case int:
-			l, _ := v.([]any)
-			if k >= len(l) {
-				t.Fatalf("%v: nothing at %d", keys, k)
+// TestParts: the base holds one of each part, and every overlay what its README line says.
+func TestParts(t *testing.T) {
+	for overlay, want := range map[string][]string{
+		"base":       {"Deployment weir-gateway", "Deployment weir-picker", "Deployment weir-processor", "Deployment weir-prometheus", "Deployment weir-redis", "Deployment weir-sim-vllm"},
+		"kind":       {"Namespace weir", "CustomResourceDefinition inferencepools.inference.networking.k8s.io", "Deployment weir-sim-vllm", "InferenceObjective interactive"},
+		"cluster":    {"Deployment weir-sim-vllm", "Role weir-prometheus"},
+		"gpu":        {"Deployment weir-vllm", "Deployment weir-gateway", "Deployment weir-picker", "Deployment weir-processor", "Namespace weir-gpu"},
+		"monitoring": {"PodMonitor weir-model-servers", "ServiceMonitor weir-picker", "PrometheusRule weir", "ConfigMap weir-dashboard-share"},
+	} {
+		all := build(t, overlay)
+		for _, w := range want {
+			kind, is, _ := strings.Cut(w, " ")
+			if all.named(kind, is) == nil {
+				t.Errorf("%s has no %s", overlay, w)
 			}
-			v = l[k]
-		}
-		if v == nil {
-			t.Fatalf("%v: nothing at %v", keys, k)
 		}
 	}
-	return v
-}
-
-func texts(v any) []string {
-	var out []string
-	list, _ := v.([]any)
-	for _, s := range list {
-		out = append(out, s.(string))
+	base := build(t, "base")
+	for _, w := range base.workloads() {
+		for _, c := range w.containers() {
+			if text(c, "image") != "weir" {
+				t.Errorf("base: %s is not of the one image but of %s", title(w.object), text(c, "image"))
+			}
+		}
 	}
-	return out
+	if all := build(t, "cluster"); all.named("Namespace", "weir") != nil || len(all.of("CustomResourceDefinition")) > 0 {
+		t.Error("the cluster overlay makes what belongs to the cluster")
+	}
 }
 
-// TestRole: the role allows what the watcher does and nothing else.
+// TestPlaces: the namespace and the image of a run reach everything.
+func TestPlaces(t *testing.T) {
+	for _, overlay := range []string{"kind", "cluster", "gpu"} {
+		image := "ghcr.io/llm-weir/weir"
+		if overlay == "kind" {
+			image = "weir"
+		}
+		const digest = "registry:5000/w@sha256:0123456789012345678901234567890123456789012345678901234567890123"
+		built, err := render.Build(manifests.Files, overlay, render.Options{Namespace: "elsewhere", Images: map[string]string{image: digest}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := objects(built)
+		for _, r := range policy {
+			if found := r.check(all); len(found) > 0 {
+				t.Errorf("%s: %s:\n%s", overlay, r.name, found)
+			}
+		}
+		if got := text(all.named("Deployment", "weir-processor"), "spec", "template", "spec", "containers", 0, "image"); got != digest {
+			t.Errorf("%s: image %q", overlay, got)
+		}
+		if got := text(all.named("Deployment", "weir-processor"), "metadata", "namespace"); got != "elsewhere" {
+			t.Errorf("%s: namespace %q", overlay, got)
+		}
+	}
+}
+
+// TestVersion: the overlays for clusters take the image of this version.
+func TestVersion(t *testing.T) {
+	for _, overlay := range []string{"cluster", "gpu"} {
+		if got := text(build(t, overlay).named("Deployment", "weir-processor"), "spec", "template", "spec", "containers", 0, "image"); got != "ghcr.io/llm-weir/weir:"+cli.Version {
+			t.Errorf("%s: image %q, version %s", overlay, got, cli.Version)
+		}
+	}
+}
+
+// TestRole: the picker's role allows what the watcher does and nothing else.
 func TestRole(t *testing.T) {
 	allowed := map[string]bool{}
-	for _, r := range at(t, load(t)["base/role.yaml"], "rules").([]any) {
-		for _, g := range texts(at(t, r, "apiGroups")) {
-			for _, res := range texts(at(t, r, "resources")) {
-				for _, v := range texts(at(t, r, "verbs")) {
-					allowed[g+"/"+res+" "+v] = true
+	for _, r := range list(build(t, "base").named("Role", "weir-picker"), "rules") {
+		for _, g := range list(r, "apiGroups") {
+			for _, res := range list(r, "resources") {
+				for _, v := range list(r, "verbs") {
+					allowed[g.(string)+"/"+res.(string)+" "+v.(string)] = true
 				}
 			}
 		}
@@ -107,93 +114,55 @@ func TestRole(t *testing.T) {
 	}
 }
 
-// TestCRDs: each watched custom resource has a definition with a structural schema and a status subresource.
-func TestCRDs(t *testing.T) {
-	defined := map[string]bool{}
-	for name, d := range load(t) {
-		if path.Dir(name) != "crds" {
-			continue
+// TestFiles: every file can be read, is used by the kustomization beside it, and no key is there twice.
+func TestFiles(t *testing.T) {
+	used := map[string]bool{}
+	var names []string
+	err := fs.WalkDir(manifests.Files, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
 		}
-		group, plural := at(t, d, "spec", "group").(string), at(t, d, "spec", "names", "plural").(string)
-		defined[group+"/"+plural] = true
-		if got := at(t, d, "metadata", "name"); got != plural+"."+group {
-			t.Errorf("%s: name %v", name, got)
+		names = append(names, name)
+		content, err := manifests.Files.ReadFile(name)
+		if err != nil {
+			return err
 		}
-		at(t, d, "spec", "versions", 0, "subresources", "status")
-		structural(t, name+": schema", at(t, d, "spec", "versions", 0, "schema", "openAPIV3Schema").(doc))
-	}
-	for _, a := range kube.Accesses() {
-		if strings.Contains(a.Group, "llm-d") || strings.HasPrefix(a.Group, "inference.") {
-			if !defined[a.Group+"/"+a.Resource] {
-				t.Errorf("no definition of %s/%s", a.Group, a.Resource)
+		for dec := yaml.NewDecoder(bytes.NewReader(content)); ; {
+			var o object
+			if err := dec.Decode(&o); err != nil {
+				if err.Error() != "EOF" {
+					t.Errorf("%s: %v", name, err)
+				}
+				break
+			}
+			if path.Base(name) != "kustomization.yaml" {
+				continue
+			}
+			resources := append(list(o, "resources"), list(o, "components")...)
+			for _, p := range list(o, "patches") {
+				resources = append(resources, field(p, "path"))
+			}
+			for _, g := range list(o, "configMapGenerator") {
+				resources = append(resources, list(g, "files")...)
+			}
+			for _, r := range resources {
+				used[path.Join(path.Dir(name), r.(string))] = true
 			}
 		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
-}
-
-// structural: every node has a type, and required fields exist.
-func structural(t *testing.T, where string, s doc) {
-	typ, ok := s["type"].(string)
-	if !ok {
-		t.Errorf("%s: no type", where)
-	}
-	props, _ := s["properties"].(doc)
-	for k, v := range props {
-		structural(t, where+"."+k, v.(doc))
-	}
-	for _, r := range texts(s["required"]) {
-		if props[r] == nil {
-			t.Errorf("%s: required %s is not defined", where, r)
+	for _, n := range names {
+		folder := path.Dir(n)
+		switch {
+		case path.Base(n) != "kustomization.yaml":
+			if !used[n] {
+				t.Errorf("%s is used by nobody", n)
+			}
+		case !used[folder] && !slices.Contains(manifests.Overlays, folder):
+			t.Errorf("%s is neither an overlay nor part of one", folder)
 		}
-	}
-	if items, ok := s["items"].(doc); ok {
-		structural(t, where+"[]", items)
-	} else if typ == "array" {
-		t.Errorf("%s: an array without items", where)
-	}
-	for _, k := range texts(s["x-kubernetes-list-map-keys"]) {
-		items, _ := s["items"].(doc)
-		if !slices.Contains(texts(items["required"]), k) {
-			t.Errorf("%s: list key %s is not required", where, k)
-		}
-	}
-	if extra, ok := s["additionalProperties"].(doc); ok {
-		structural(t, where+"{}", extra)
-	}
-}
-
-// TestBase: the parts of the deployment refer to each other, and its configuration is one that the picker takes.
-func TestBase(t *testing.T) {
-	all := load(t)
-	var files []string
-	for name := range all {
-		if path.Dir(name) == "base" && path.Base(name) != "kustomization.yaml" {
-			files = append(files, path.Base(name))
-		}
-	}
-	slices.Sort(files)
-	listed := texts(at(t, all["base/kustomization.yaml"], "resources"))
-	slices.Sort(listed)
-	if !slices.Equal(files, listed) {
-		t.Errorf("kustomization lists %v, the folder holds %v", listed, files)
-	}
-	pod := at(t, all["base/deployment.yaml"], "spec", "template")
-	account := at(t, all["base/serviceaccount.yaml"], "metadata", "name")
-	if at(t, pod, "spec", "serviceAccountName") != account || at(t, all["base/rolebinding.yaml"], "subjects", 0, "name") != account {
-		t.Error("the service account's name differs")
-	}
-	if at(t, all["base/rolebinding.yaml"], "roleRef", "name") != at(t, all["base/role.yaml"], "metadata", "name") {
-		t.Error("the role's name differs")
-	}
-	if at(t, all["base/service.yaml"], "spec", "selector", "app") != at(t, pod, "metadata", "labels", "app") {
-		t.Error("the service selects other pods")
-	}
-	if at(t, pod, "spec", "volumes", 0, "configMap", "name") != at(t, all["base/configmap.yaml"], "metadata", "name") {
-		t.Error("the configuration's name differs")
-	}
-	contract, _ := epconfig.ContractNamed("")
-	cfg, err := epconfig.Load("epp.yaml", []byte(at(t, all["base/configmap.yaml"], "data", "epp.yaml").(string)), contract)
-	if err != nil || !cfg.FlowControl || len(cfg.Warnings) > 0 {
-		t.Errorf("the configuration: %v %v", cfg.Warnings, err)
 	}
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/llm-weir/weir/harness/evidence"
 )
 
-// asyncAnswers: between Min and Max attempts for the ids were answered with Status and, where Codes are given, one of these reasons, and,
-// where Shape is given, with this ending. An attempt without an ending may still be answered so. The figure tells how long it took from
-// each to the message's result.
+// asyncAnswers: between Min and Max attempts for the ids were answered with Status (0: any) and, where Codes are given, one of these reasons,
+// and, where Shape is given, with this ending. An attempt without an ending may still be answered so. The figure tells how long it took
+// from each to the message's result.
 func asyncAnswers(a Async, r *evidence.Run) finding {
 	why := a.unsent(r, math.MaxInt64)
 	switch {
 	case why != "":
 		return notEngaged(why)
-	case a.Status == 0:
+	case a.Status == 0 && len(a.Codes) == 0:
 		return notEngaged("nothing is looked for")
 	case a.Min <= 0 && a.Max < 0:
 		return notEngaged("any number would do")
@@ -30,7 +30,7 @@ func asyncAnswers(a Async, r *evidence.Run) finding {
 	n, open, all := 0, 0, 0
 	for _, x := range a.attempts(r, 0, math.MaxInt64) {
 		all++
-		if x.Status != a.Status || a.Shape != "" && x.Ending != a.Shape || len(a.Codes) > 0 && !slices.Contains(a.Codes, x.Reason) {
+		if a.Status != 0 && x.Status != a.Status || a.Shape != "" && x.Ending != a.Shape || len(a.Codes) > 0 && !slices.Contains(a.Codes, x.Reason) {
 			if x.End == evidence.Never {
 				open++
 			}
@@ -44,7 +44,7 @@ func asyncAnswers(a Async, r *evidence.Run) finding {
 	if all == 0 {
 		return notEngaged("no attempt was made")
 	}
-	what := strings.TrimSpace(fmt.Sprintf("%d %s", a.Status, strings.Join(a.Codes, " or ")))
+	what := strings.TrimSpace(strings.TrimPrefix(fmt.Sprint(a.Status), "0") + " " + strings.Join(a.Codes, " or "))
 	figure := fmt.Sprintf("%d times %s", n, what)
 	switch {
 	case !within(n, a.Min, a.Max):
@@ -83,6 +83,9 @@ func asyncServed(a Async, r *evidence.Run) finding {
 	case "first":
 		return servedFirst(a, r, came, from)
 	case "never":
+		if len(came) == 0 {
+			return notEngaged("no arrival of anybody was recorded")
+		}
 		return servedNever(a, r, came)
 	case "aborted":
 		return servedAborted(a, r, came)

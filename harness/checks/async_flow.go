@@ -252,13 +252,14 @@ func asyncPolls(a Async, r *evidence.Run) finding {
 		return notEngaged("nothing separates one poll from the next")
 	}
 	var sizes []int
-	var starts []int64
+	var starts, ends []int64
 	last := int64(math.MinInt64 / 2)
 	for _, x := range a.attempts(r, from, to) {
 		if x.at-last > int64(a.Gap) {
-			sizes, starts = append(sizes, 0), append(starts, x.at)
+			sizes, starts, ends = append(sizes, 0), append(starts, x.at), append(ends, x.at)
 		}
 		sizes[len(sizes)-1]++
+		ends[len(ends)-1] = x.at
 		last = x.at
 	}
 	if len(sizes) == 0 {
@@ -270,7 +271,7 @@ func asyncPolls(a Async, r *evidence.Run) finding {
 	}
 	off := 0
 	for i, n := range whole {
-		if n != a.Min && !(n == 2*a.Min && late(starts, i+1)) {
+		if n != a.Min && !(n == 2*a.Min && met(starts, ends, i+1)) {
 			off++
 		}
 	}
@@ -284,15 +285,17 @@ func asyncPolls(a Async, r *evidence.Run) finding {
 	return pass(fmt.Sprintf("%d a poll, %d polls", a.Min, len(whole)), fmt.Sprintf("%d polls", len(whole)))
 }
 
-// late tells whether cluster i began so long after the one before that a poll of it must have been late: by half of the usual time.
-func late(starts []int64, i int) bool {
+// met tells whether cluster i may be two polls, of which the first was late: it began half of the usual time late, or its arrivals lie as
+// far apart as two polls do. What is taken in one poll arrives at once.
+func met(starts, ends []int64, i int) bool {
 	var gaps []int64
 	for k := 1; k < len(starts); k++ {
 		gaps = append(gaps, starts[k]-starts[k-1])
 	}
 	own := gaps[i-1]
 	slices.Sort(gaps)
-	return own*2 >= gaps[len(gaps)/2]*3
+	usual := gaps[len(gaps)/2]
+	return own*2 >= usual*3 || (ends[i]-starts[i])*2 >= usual
 }
 
 // asyncRate: arrivals per second in the window, from its first to its last arrival, lie between Low and High.

@@ -212,6 +212,18 @@ func polled(sizes ...int) *hist {
 	return h.step("done", 20, 3000)
 }
 
+// metPolls has ten in every other cluster, spread over some milliseconds.
+func metPolls(spread int) *hist {
+	h := history().step("open", 0, 20)
+	for poll := range 7 {
+		for i, id := range ids(fmt.Sprintf("m%d-", poll), 5*(1+poll%2)) {
+			begin := 120*(poll+1) + i*spread/9*(poll%2)
+			h.submit(10, id).arrive(id, begin, begin+1)
+		}
+	}
+	return h.step("done", 20, 3000)
+}
+
 var (
 	fiveAPoll = checks.Async{From: "open", To: "done", Min: 5, Gap: 50 * time.Millisecond, Clusters: 3}
 	noPoll    = checks.Async{From: "open", To: "done", Gap: 50 * time.Millisecond}
@@ -220,6 +232,8 @@ var (
 var pollTrials = []trial{
 	{"async-polls", "passing", "five each, but for the first and the last", asked(fiveAPoll), polled(3, 5, 5, 5, 1), pass},
 	{"async-polls", "passing", "one in five is two that met", asked(fiveAPoll), polled(5, 5, 5, 10, 5, 5, 5), pass},
+	{"async-polls", "passing", "late ones met the next, and lie as far apart as two do", asked(fiveAPoll), metPolls(62), pass},
+	{"async-polls", "failing", "twice as many at once, at every other poll", asked(fiveAPoll), metPolls(9), fail},
 	{"async-polls", "passing", "none while it is closed", asked(checks.Async{From: "closed", To: "open"}), shut(), pass},
 	{"async-polls", "failing", "four each", asked(fiveAPoll), polled(4, 4, 4, 4, 4), fail},
 	{"async-polls", "failing", "ten each", asked(fiveAPoll), polled(10, 10, 10, 10, 10), fail},

@@ -129,6 +129,9 @@ func (c *certifyCmd) Run(con *console) error {
 // contracts finds the judged profile and the contract of the reference.
 func (c *certifyCmd) contracts() (profile.Profile, epconfig.Contract, error) {
 	p, perr := profile.Named(c.Profile)
+	if p.Processor != nil {
+		return p, epconfig.Contract{}, fmt.Errorf("--profile %s is a contract of Async Processors: use weir certify-async --profile %s, or one of %v", p.Name, p.Name, profile.All())
+	}
 	name := c.ReferenceProfile
 	if name == "" {
 		name = c.Profile

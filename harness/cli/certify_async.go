@@ -124,13 +124,8 @@ func (c *certifyAsyncCmd) options(p profile.Profile) (processor.Options, string,
 	if c.Durability != "" {
 		return o, "", errors.New("--durability is a flag of the built-in reference: leave it out beside --processor and --sut")
 	}
-	if o.Command, err = binary.ParseWith(text, processor.Placeholders...); err != nil {
-		return o, "", fmt.Errorf("--processor: %w", err)
-	}
-	for _, name := range []string{"Config", "MetricsPort", "HealthPort"} {
-		if !o.Command.Uses(name) {
-			return o, "", fmt.Errorf("--processor %q: it must use {{.%s}}", text, name)
-		}
+	if o.Command, err = processor.Parse(text); err != nil {
+		return o, "", fmt.Errorf("%s: %w", map[bool]string{true: "--processor", false: "--sut"}[c.Processor != ""], err)
 	}
 	o.Implementation = d.Implementation
 	o.Implementation.Organization, o.Implementation.Project = cmp.Or(d.Organization, "unknown"), cmp.Or(d.Project, o.Command.Program())
@@ -151,8 +146,8 @@ func builtin(p profile.Profile, durability string) (binary.Command, error) {
 			durability = "at-most-once"
 		}
 	}
-	return binary.ParseWith(fmt.Sprintf("'%s' processor --transport-config-file {{.Config}} --metrics-port {{.MetricsPort}} --health-port {{.HealthPort}} --metrics-endpoint-auth=false --lenient --durability %s",
-		exe, durability), processor.Placeholders...)
+	return processor.Parse(fmt.Sprintf("'%s' processor --transport-config-file {{.Config}} --metrics-port {{.MetricsPort}} --health-port {{.HealthPort}} --metrics-endpoint-auth=false --lenient --durability %s",
+		exe, durability))
 }
 
 func (c *certifyAsyncCmd) manifest() evidence.Manifest {

@@ -54,6 +54,7 @@ type root struct {
 	Enqueue      enqueueCmd         `cmd:"" help:"Put requests into a queue of an Async Processor."`
 	Results      resultsCmd         `cmd:"" help:"Take results of an Async Processor out of their list."`
 	Prom         prometheusCmd      `cmd:"" name:"prometheus" help:"Run an embedded Prometheus: scrape pages, answer PromQL."`
+	Redis        redisCmd           `cmd:"" hidden:"" help:"Run an embedded Redis-compatible server, for tests only."`
 	Load         loadCmd            `cmd:"" help:"Send a workload to any OpenAI endpoint and record what became of it."`
 	Version      versionCmd         `cmd:"" help:"Print the version."`
 }

@@ -2,7 +2,9 @@ package cli_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -16,10 +18,12 @@ func TestMain(m *testing.M) {
 
 func TestCommandLine(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata", Cmds: map[string]func(*testscript.TestScript, bool, []string){
-		// status CODE COMMAND...: the command must end with that status.
+		// status CODE COMMAND...: the command must end with that status, with ! with another one.
 		"status": status,
 		// replace FILE OLD NEW: change the first occurrence.
 		"replace": replace,
+		// processes N: so many have this script's folder in their environment.
+		"processes": processes,
 	}})
 }
 
@@ -32,7 +36,7 @@ func TestPublishedResults(t *testing.T) {
 	}
 }
 
-func status(ts *testscript.TestScript, _ bool, args []string) {
+func status(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: status CODE COMMAND...")
 	}
@@ -41,8 +45,28 @@ func status(ts *testscript.TestScript, _ bool, args []string) {
 	if err != nil {
 		got = exitCode(err)
 	}
-	if got != args[0] {
-		ts.Fatalf("exit status %s, want %s (%v)", got, args[0], err)
+	if (got == args[0]) == neg {
+		ts.Fatalf("exit status %s, want %s%s (%v)", got, map[bool]string{true: "another than "}[neg], args[0], err)
+	}
+}
+
+func processes(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: processes N")
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/environ")
+	ts.Check(err)
+	var found []string
+	for _, f := range files {
+		environ, err := os.ReadFile(f)
+		if err != nil || !bytes.Contains(append([]byte{0}, environ...), []byte("\x00WORK="+ts.Getenv("WORK")+"\x00")) {
+			continue // it has ended meanwhile, or belongs to somebody else
+		}
+		cmdline, _ := os.ReadFile(filepath.Join(filepath.Dir(f), "cmdline"))
+		found = append(found, string(bytes.ReplaceAll(cmdline, []byte{0}, []byte(" "))))
+	}
+	if fmt.Sprint(len(found)) != args[0] {
+		ts.Fatalf("%d processes of this script run, want %s: %q", len(found), args[0], found)
 	}
 }
 

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"strconv"
 	"time"
 
 	"github.com/llm-weir/weir/reference/asyncconfig"
 	"github.com/llm-weir/weir/reference/asyncproc"
+	"github.com/llm-weir/weir/reference/kube"
 )
 
 // tracingEnd bounds the wait for the last spans.
@@ -56,15 +58,16 @@ func (c *processorCmd) run(con *console, tamper func(*asyncproc.Options)) error 
 	if err != nil {
 		return &exitError{status: ExitFail, text: err.Error()}
 	}
+	log := logger(c.Flags, con.err)
+	authorize := c.authorizer(log, con.err)
 	if c.CheckConfig {
 		_, err := fmt.Fprintf(con.out, "the configuration is usable: %s, %d queues, %d pools\n", cfg.Transport, len(cfg.Queues), len(cfg.Pools))
 		return err
 	}
-	log := logger(c.Flags, con.err)
 	for _, line := range cfg.Info {
 		log.Info(line)
 	}
-	o := asyncproc.Options{Config: cfg, Logger: log}
+	o := asyncproc.Options{Config: cfg, Logger: log, Authorize: authorize}
 	if c.WatchInterval > 0 {
 		o.Loader = loader
 	}
@@ -93,6 +96,19 @@ func (c *processorCmd) run(con *console, tamper func(*asyncproc.Options)) error 
 	<-con.ctx.Done()
 	fmt.Fprintln(con.err, "draining")
 	return s.Shutdown(context.WithoutCancel(con.ctx))
+}
+
+// authorizer judges scrapes by the Kubernetes API; nil if nobody is to be judged, or if there is no API to ask, which is warned of.
+func (c *processorCmd) authorizer(log *slog.Logger, warnings io.Writer) func(*http.Request) (int, string) {
+	if !c.MetricsEndpointAuth {
+		return nil
+	}
+	r, err := kube.NewReviewer(kube.ReviewConfig{UserAgent: "weir-processor", Logger: log})
+	if err != nil {
+		fmt.Fprintf(warnings, "warning: --metrics-endpoint-auth: %v: every scrape will be refused; --metrics-endpoint-auth=false opens the endpoint\n", err)
+		return nil
+	}
+	return r.AllowRequest
 }
 
 // logger writes as the zap flags say.

@@ -3,10 +3,14 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -65,6 +69,54 @@ func TestProcessorEndToEnd(t *testing.T) {
 	}
 	if more := run("results", "--redis-url", url); more != "" {
 		t.Errorf("a result too many: %s", more)
+	}
+}
+
+// TestProcessorMetricsAccess: by default the API that KUBECONFIG names decides who sees the metrics (AP-HEALTH-02).
+func TestProcessorMetricsAccess(t *testing.T) {
+	if testing.Short() {
+		t.Skip("real sockets and real time")
+	}
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var q map[string]any
+		if err := json.NewDecoder(r.Body).Decode(&q); err != nil {
+			t.Error(err)
+		}
+		switch spec := q["spec"].(map[string]any); r.URL.Path {
+		case "/apis/authentication.k8s.io/v1/tokenreviews":
+			q["status"] = map[string]any{"authenticated": spec["token"] != "stale", "user": map[string]any{"username": spec["token"]}}
+		case "/apis/authorization.k8s.io/v1/subjectaccessreviews":
+			q["status"] = map[string]any{"allowed": spec["user"] == "good"}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(q)
+	}))
+	defer api.Close()
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	text := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: k}}]\nclusters: [{name: k, cluster: {server: \"" + api.URL + "\"}}]\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBECONFIG", file)
+	broker := miniredis.RunT(t)
+	p := background(t, "processor", "--transport", "redis-sortedset", "--metrics-port", "0", "--health-port", "0", "-v", "0",
+		"--transport-config", fmt.Sprintf(`{"url":"redis://%s","queues":[{"queue_name":"q","igw_base_url":"http://127.0.0.1:1"}]}`, broker.Addr()))
+	port := regexp.MustCompile(`metrics http://[^/]*(:\d+)/`).FindStringSubmatch(p.until("processor ready"))[1]
+	for header, want := range map[string]int{"": 401, "Bearer stale": 401, "Bearer poor": 403, "Bearer good": 200} {
+		q, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1"+port+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Authorization", header)
+		res, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != want || strings.Contains(string(body), "llm_d_async_") != (want == 200) {
+			t.Errorf("%q: %d, want %d: %.200s", header, res.StatusCode, want, body)
+		}
 	}
 }
 

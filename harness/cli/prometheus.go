@@ -13,6 +13,7 @@ import (
 
 type prometheusCmd struct {
 	Target    []string      `sep:"none" placeholder:"[JOB=]URL[,LABEL=VALUE...]" help:"Page to scrape, again for each; without a path /metrics. The labels are added to its series."`
+	Name      []string      `sep:"none" placeholder:"[JOB=]URL[,LABEL=VALUE...]" help:"Like --target for every address that the host of the URL has, such as the pods behind a headless Service; looked up every 5s."`
 	Addr      string        `default:"127.0.0.1:9091" help:"HTTP listener of the query API."`
 	Interval  time.Duration `default:"1s" help:"Time between two scrapes of a target."`
 	Retention time.Duration `default:"24h" help:"How long samples are kept, two hours at least."`
@@ -20,11 +21,12 @@ type prometheusCmd struct {
 
 // Help is the long help of the command.
 func (prometheusCmd) Help() string {
-	return `A Prometheus without discovery, rules and user interface: its own database and query engine, answering /api/v1/query and
+	return `A Prometheus without rules, user interface and discovery but by name: its own database and query engine, answering /api/v1/query and
 /api/v1/query_range as a server does. The samples go when it ends.
 
 Examples:
   weir prometheus --target picker=127.0.0.1:9090 --target vllm=127.0.0.1:8001,inference_pool=weir --interval 500ms
+  weir prometheus --addr :9091 --target picker=weir-picker:9090 --name vllm=weir-sim-vllm:8000,inference_pool=weir
   weir processor ... --prometheus-url http://127.0.0.1:9091
   curl 127.0.0.1:9091/api/v1/query --data-urlencode 'query=1 - llm_d_epp_flow_control_pool_saturation'
   curl 127.0.0.1:9091/api/v1/query_range -d query=up -d start=2026-11-30T10:00:00Z -d end=2026-11-30T10:10:00Z -d step=15s`
@@ -36,22 +38,33 @@ func (c *prometheusCmd) Run(con *console) error {
 	if c.Interval <= 0 {
 		return errors.New("--interval: it must be positive")
 	}
-	var errs []error
-	for _, text := range c.Target {
-		t, err := prom.ParseTarget(text)
-		cfg.Targets = append(cfg.Targets, t)
-		errs = append(errs, err)
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("--target: %w", err)
+	var err1, err2 error
+	cfg.Targets, err1 = targets("--target", c.Target)
+	cfg.Names, err2 = targets("--name", c.Name)
+	if err := errors.Join(err1, err2); err != nil {
+		return err
 	}
 	s, err := prom.Serve(cfg)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(con.out, "prometheus ready: %s/api/v1/query, %d targets every %s\n", s.URL(), len(cfg.Targets), c.Interval)
+	fmt.Fprintf(con.out, "prometheus ready: %s/api/v1/query, %d targets and %d names every %s\n", s.URL(), len(cfg.Targets), len(cfg.Names), c.Interval)
 	<-con.ctx.Done()
 	return s.Close()
+}
+
+func targets(flag string, texts []string) ([]prom.Target, error) {
+	var out []prom.Target
+	var errs []error
+	for _, text := range texts {
+		t, err := prom.ParseTarget(text)
+		out = append(out, t)
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return out, nil
 }
 
 // upInterval is the time between two scrapes of "up", and how long its gates use an answer again.

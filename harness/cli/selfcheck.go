@@ -131,6 +131,9 @@ func (c *selfcheckCmd) judge() (selfcheck.Judge, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.Processor != nil {
+		return nil, fmt.Errorf("--profile %s is a contract of Async Processors: add --suite async, or use one of %v", p.Name, profile.All())
+	}
 	contract, err := epconfig.ContractNamed(c.Profile)
 	if err != nil {
 		return nil, err

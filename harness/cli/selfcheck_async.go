@@ -102,6 +102,5 @@ func asyncCommand(m selfcheck.Mutant) (binary.Command, error) {
 	if m.Processor != nil {
 		name = "mutant-processor --mutant " + m.Name
 	}
-	return binary.ParseWith(fmt.Sprintf("'%s' %s --transport-config-file {{.Config}} --metrics-port {{.MetricsPort}} --health-port {{.HealthPort}} --metrics-endpoint-auth=false --lenient", exe, name),
-		processor.Placeholders...)
+	return processor.Parse(fmt.Sprintf("'%s' %s --transport-config-file {{.Config}} --metrics-port {{.MetricsPort}} --health-port {{.HealthPort}} --metrics-endpoint-auth=false --lenient", exe, name))
 }

@@ -150,6 +150,7 @@ type gatewayCmd struct {
 	Addr    string        `default:"127.0.0.1:8080" help:"HTTP listener for clients."`
 	ExtProc string        `name:"ext-proc" default:"127.0.0.1:9002" help:"Address of the picker."`
 	Timeout time.Duration `default:"1000s" help:"How long the picker may take to answer, its queue included."`
+	drainFlag
 
 	ExtProcTLSSkipVerify bool   `name:"ext-proc-tls-skip-verify" help:"Speak TLS to the picker without verifying its certificate."`
 	ExtProcCAFile        string `name:"ext-proc-ca-file" type:"path" help:"Speak TLS to the picker and verify it with the authorities of this PEM file."`
@@ -159,7 +160,8 @@ type gatewayCmd struct {
 func (gatewayCmd) Help() string {
 	return `Example:
   weir gateway --addr 127.0.0.1:8080 --ext-proc 127.0.0.1:9002
-  weir gateway --ext-proc epp.default.svc:9002 --ext-proc-tls-skip-verify`
+  weir gateway --ext-proc epp.default.svc:9002 --ext-proc-tls-skip-verify
+  weir gateway --addr :8080 --ext-proc weir-picker:9002 --drain-timeout 60s`
 }
 
 // Run serves until SIGTERM.
@@ -173,7 +175,7 @@ func (c *gatewayCmd) Run(con *console) error {
 		return err
 	}
 	defer g.Close()
-	return serveHTTP(con, "gateway", c.Addr, "--addr", g.Handler())
+	return serveHTTP(con, "gateway", c.Addr, "--addr", c.DrainTimeout, g.Handler())
 }
 
 type simCmd struct {
@@ -182,6 +184,7 @@ type simCmd struct {
 	Model  string `help:"The only model served; default: any."`
 	Preset string `default:"h100-llama3.1-8b" help:"GPU and model whose timing is simulated (weir list presets)."`
 	Hold   bool   `help:"Hold every response until POST /admin/release."`
+	drainFlag
 }
 
 // Help is the long help of the command.
@@ -202,20 +205,38 @@ func (c *simCmd) Run(con *console) error {
 		return err
 	}
 	defer s.Close()
-	return serveHTTP(con, "sim-vllm "+c.Name, c.Addr, "--addr", s.Handler())
+	return serveHTTP(con, "sim-vllm "+c.Name, c.Addr, "--addr", c.DrainTimeout, s.Handler())
 }
 
-// serveHTTP serves h until the command is told to end.
-func serveHTTP(con *console, what, addr, flag string, h http.Handler) error {
+// drainFlag is how long a server of HTTP lives on after SIGTERM.
+type drainFlag struct {
+	DrainTimeout time.Duration `default:"0s" help:"How long requests in flight may finish after SIGTERM; 0: they are broken off at once."`
+}
+
+// serveHTTP serves h until the command is told to end, and then what is in flight until drain is over.
+func serveHTTP(con *console, what, addr, flag string, drain time.Duration, h http.Handler) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return fmt.Errorf("%s: %w; choose another address with %s (port 0 takes a free one)", what, err, flag)
 	}
 	fmt.Fprintf(con.out, "%s: http://%s\n", what, ln.Addr())
 	hs := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
-	stop := context.AfterFunc(con.ctx, func() { hs.Close() })
-	defer stop()
-	if err := hs.Serve(ln); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	ended := make(chan struct{})
+	stop := context.AfterFunc(con.ctx, func() {
+		defer close(ended)
+		if drain > 0 {
+			fmt.Fprintln(con.err, "draining")
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(con.ctx), drain)
+			defer cancel()
+			_ = hs.Shutdown(ctx) // what outlasts it is broken off
+		}
+		hs.Close()
+	})
+	err = hs.Serve(ln)
+	if !stop() { // Serve returns when the drain begins
+		<-ended
+	}
+	if err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil

@@ -155,7 +155,10 @@ func suite() submit.Suite {
 }
 
 // unabridged is what a run without --focus and --skip plays and judges, with the tolerances that m's descriptor asked for.
-func unabridged(m evidence.Manifest) (evidence.Manifest, []byte, error) {
+func unabridged(m evidence.Manifest) (evidence.Manifest, []byte, error) { return planned(m, "") }
+
+// planned is the same of a part of the catalogue.
+func planned(m evidence.Manifest, focus string) (evidence.Manifest, []byte, error) {
 	p, err := profile.Named(m.Profile)
 	if err != nil {
 		return evidence.Manifest{}, nil, err
@@ -167,7 +170,7 @@ func unabridged(m evidence.Manifest) (evidence.Manifest, []byte, error) {
 	if !slices.Contains([]string{scenario.Core, scenario.Extended, "slow"}, m.Level) {
 		return evidence.Manifest{}, nil, fmt.Errorf("unknown level %q", m.Level)
 	}
-	sel, err := newSelection(m.Level, m.Environment, "", "")
+	sel, err := newSelection(m.Level, m.Environment, focus, "")
 	if err != nil {
 		return evidence.Manifest{}, nil, err
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-	"github.com/alicebob/miniredis/v2"
 
 	"github.com/llm-weir/weir/harness/prom"
 	"github.com/llm-weir/weir/reference/asyncconfig"
@@ -38,11 +37,10 @@ func (c *upRunCmd) asynchronous(con *console, s *stack, gateway, pickerMetrics s
 
 // processor adds a broker that keeps nothing over a restart, and a processor towards the gateway; it gives the address of its metrics.
 func (c *upRunCmd) processor(con *console, s *stack, gateway, prometheus string) (string, error) {
-	broker := miniredis.NewMiniRedis()
-	if err := broker.StartAddr(c.RedisAddr); err != nil {
-		return "", fmt.Errorf("broker: %w; choose another address with --redis-addr (port 0 takes a free one)", err)
+	broker, err := startRedis(c.RedisAddr, "--redis-addr")
+	if err != nil {
+		return "", err
 	}
-	broker.ClockTTL(true)
 	s.stops = append(s.stops, broker.Close)
 	flags, err := defaultFlags()
 	if err != nil {

@@ -5,7 +5,7 @@
 //	                                                                |
 //	gates, people --/api/v1/query, /api/v1/query_range--> engine ---'
 //
-// Discovery, relabelling, rules, alerts and remote storage stay with the real server.
+// Of discovery there are names with several addresses. Relabelling, rules, alerts and remote storage stay with the real server.
 package prom
 
 import (
@@ -30,6 +30,9 @@ import (
 // Config says what is scraped and where questions are answered.
 type Config struct {
 	Targets []Target
+	// Names are targets whose host is a name with an address for each of several pages. They are looked up again and again, unless
+	// Interval is 0.
+	Names []Target
 	// Interval is the time between two scrapes of a target. 0: nothing is scraped but by ScrapeNow.
 	Interval time.Duration
 	// Addr is the HTTP listener; port 0 takes a free one.
@@ -38,6 +41,8 @@ type Config struct {
 	Retention time.Duration
 	Clock     Clock        // nil: the machine's
 	Logger    *slog.Logger // nil: nobody hears of failed scrapes
+	// Lookup gives the addresses of a name; nil: the machine's resolver.
+	Lookup func(ctx context.Context, name string) ([]string, error)
 }
 
 // Clock tells the time of the run and the wall time at which it began; clock.Real is one.
@@ -131,7 +136,7 @@ func (s *Server) start() error {
 			return err
 		}
 	}
-	return nil
+	return s.follow(s.o.Names)
 }
 
 // Add scrapes one more target from now on.
@@ -140,6 +145,10 @@ func (s *Server) Add(t Target) error {
 	if err != nil {
 		return err
 	}
+	return s.add(sc)
+}
+
+func (s *Server) add(sc *scraper) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ctx.Err() != nil {
@@ -147,7 +156,7 @@ func (s *Server) Add(t Target) error {
 	}
 	for _, other := range s.scrapers {
 		if other.target.Job == sc.target.Job && other.instance == sc.instance {
-			return fmt.Errorf("prometheus: target %s: there is one with that job and instance", t)
+			return fmt.Errorf("prometheus: target %s: there is one with that job and instance", sc.target)
 		}
 	}
 	s.scrapers = append(s.scrapers, sc)

@@ -98,8 +98,11 @@ type scraper struct {
 	url      string
 	instance string
 	own      []labels.Label // what the target adds, job and instance first
+	ctx      context.Context
+	end      context.CancelFunc // of the scrapes
 
 	mu     sync.Mutex
+	gone   bool               // nothing is stored any more
 	last   int64              // instant of the last scrape, Unix milliseconds
 	series map[string]*series // of the last scrape, by their text
 }
@@ -116,6 +119,7 @@ func (s *Server) newScraper(t Target) (*scraper, error) {
 		return nil, fmt.Errorf("prometheus: %w", err)
 	}
 	sc := &scraper{s: s, target: t, url: u.String(), instance: u.Host, series: map[string]*series{}}
+	sc.ctx, sc.end = context.WithCancel(s.ctx)
 	sc.own = []labels.Label{{Name: model.JobLabel, Value: t.Job}, {Name: model.InstanceLabel, Value: u.Host}}
 	for _, name := range slices.Sorted(maps.Keys(t.Labels)) {
 		sc.own = append(sc.own, labels.Label{Name: name, Value: t.Labels[name]})
@@ -123,15 +127,15 @@ func (s *Server) newScraper(t Target) (*scraper, error) {
 	return sc, nil
 }
 
-// scrapeOften scrapes at fixed instants until the server ends; a scrape that takes too long costs those it covers.
+// scrapeOften scrapes at fixed instants until the server or the target ends; a scrape that takes too long costs those it covers.
 func (s *Server) scrapeOften(sc *scraper) {
 	next := s.o.Clock.Now()
 	down := false
-	for clock.SleepUntil(s.ctx, s.o.Clock, next) {
-		ctx, cancel := context.WithTimeout(s.ctx, min(s.o.Interval, scrapeTimeout))
+	for clock.SleepUntil(sc.ctx, s.o.Clock, next) {
+		ctx, cancel := context.WithTimeout(sc.ctx, min(s.o.Interval, scrapeTimeout))
 		err := sc.scrape(ctx)
 		cancel()
-		if (err != nil) != down && s.ctx.Err() == nil {
+		if (err != nil) != down && sc.ctx.Err() == nil {
 			if down = err != nil; down {
 				s.o.Logger.Warn("target is down", "error", err)
 			} else {
@@ -148,6 +152,9 @@ func (s *Server) scrapeOften(sc *scraper) {
 func (sc *scraper) scrape(ctx context.Context) error {
 	sc.mu.Lock()
 	defer sc.mu.Unlock()
+	if sc.gone {
+		return nil
+	}
 	for sc.s.now().UnixMilli() <= sc.last { // one instant holds one sample
 		if !clock.Sleep(ctx, time.Millisecond) {
 			return ctx.Err()

@@ -116,8 +116,11 @@ var sampled = []string{"series", "waits", "twins", "outcome-counts", "label-valu
 
 func strict(checks.Spec) string { return "" }
 
+// atServers tells whether a check needs the model servers' records: what is judged of a batch processor is mostly seen on its own side.
+func atServers(s checks.Spec) bool { return s.Async == nil || s.Check == "async-served" }
+
 var corruptions = []corruption{
-	{"no model server recorded anything", func(_ checks.Spec, r *evidence.Run) bool { r.Backends = nil; return true },
+	{"no model server recorded anything", func(s checks.Spec, r *evidence.Run) bool { r.Backends = nil; return atServers(s) },
 		func(s checks.Spec) string {
 			switch {
 			case s.Check == "startup":
@@ -131,7 +134,7 @@ var corruptions = []corruption{
 			}
 			return ""
 		}},
-	{"no client recorded anything", func(_ checks.Spec, r *evidence.Run) bool { r.Clients = nil; return true },
+	{"no client recorded anything", func(_ checks.Spec, r *evidence.Run) bool { r.Clients, r.Observations = nil, nil; return true },
 		func(s checks.Spec) string {
 			switch {
 			case s.Check == "startup":
@@ -288,11 +291,11 @@ var corruptions = []corruption{
 		return s.Check == "spread"
 	}, strict},
 	{"no start was recorded", func(s checks.Spec, r *evidence.Run) bool { r.Processes = nil; return s.Check == "startup" }, strict},
-	{"nothing arrived at any instant", func(_ checks.Spec, r *evidence.Run) bool {
+	{"nothing arrived at any instant", func(s checks.Spec, r *evidence.Run) bool {
 		for i := range r.Backends {
 			r.Backends[i].Arrival = evidence.Never
 		}
-		return len(r.Backends) > 0
+		return len(r.Backends) > 0 && atServers(s)
 	}, func(s checks.Spec) string {
 		switch {
 		case s.Check == "startup":

@@ -15,7 +15,6 @@ import (
 type Async struct {
 	Profile profile.Processor
 	b       *Builder
-	made    int
 }
 
 // Of makes the Write function of a scenario of a processor; a contract of routers leaves it without checks.
@@ -133,7 +132,7 @@ func (a *Async) StartOther(mark, who string, s *sut.AsyncSetup) {
 // Listen takes results from a list from now on.
 func (a *Async) Listen(list string) { a.Do(sut.AsyncStep{Op: sut.AsyncListen, List: list}) }
 
-// Option of a message.
+// MessageOption changes a message.
 type MessageOption func(*sut.AsyncMessage)
 
 // Message is one message.

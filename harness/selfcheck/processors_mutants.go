@@ -26,7 +26,7 @@ var retryMutants = []Mutant{
 	{Name: "sheds-final", Fault: "429 ends a request", Class: "ARETRY", Meant: []string{"AP-RETRY-02"}, Processor: answers(status(func(n int) bool { return n == 429 }, 400))},
 	{Name: "client-errors-retried", Fault: "4xx is tried again", Class: "ARETRY", Meant: []string{"AP-RETRY-03"},
 		Processor: answers(status(func(n int) bool { return n >= 400 && n < 500 && n != 429 }, 503))},
-	{Name: "deadline-ignored", Fault: "deadlines are taken for an hour later", Class: "ARETRY", Meant: []string{"AP-DL-02", "AP-DL-03", "AP-DL-04", "AP-RETRY-07"},
+	{Name: "deadline-an-hour-later", Fault: "deadlines are taken for an hour later", Class: "ARETRY", Meant: []string{"AP-DL-02", "AP-DL-03", "AP-DL-04", "AP-RETRY-07"},
 		Processor: pulls(func(m *async.Message) {
 			if m.Envelope.Request.Deadline > 0 && m.Envelope.Request.Deadline < math.MaxInt32 {
 				m.Envelope.Request.Deadline += 3600
@@ -294,7 +294,7 @@ var requestMutants = []Mutant{
 			r.StatusCode = 200
 		}
 	})},
-	{Name: "cancel-ignored", Fault: "a withdrawn request is sent all the same", Class: "ALOSS", Meant: []string{"AP-RES-05"}, Processor: hears(func(ev *async.Event) bool {
+	{Name: "withdrawal-ignored", Fault: "a withdrawn request is sent all the same", Class: "ALOSS", Meant: []string{"AP-RES-05"}, Processor: hears(func(ev *async.Event) bool {
 		for i := range ev.Messages {
 			ev.Messages[i].Cancelled = false
 		}
@@ -404,5 +404,7 @@ var pageMutants = []Mutant{
 	{Name: "gate-value-inverted", Fault: "the gate shows the saturation, not what is left of it", Class: "AMET", Meant: []string{"AP-MET-19"}, Processor: shows(scaled("llm_d_async_async_gate_metric_value", 9./11))},
 	{Name: "source-always-there", Fault: "a source is always shown as available", Class: "AMET", Meant: []string{"AP-MET-20"}, Processor: shows(ones("llm_d_async_async_gate_metric_source_available"))},
 	{Name: "inference-pool-lost", Fault: "gauges of gates do not name the inference pool", Class: "AMET", Meant: []string{"AP-MET-21"}, Processor: shows(unlabelled("inference_pool"))},
+	{Name: "latency-hidden", Fault: "the time since publication is not shown", Class: "AMET", Meant: []string{"AP-MET-09"}, Processor: shows(dropped("llm_d_async_async_message_latency_time_millis"))},
+	{Name: "decisions-hidden", Fault: "what gates prevented is not shown", Class: "AMET", Meant: []string{"AP-MET-23", "AP-MET-17"}, Processor: shows(dropped("llm_d_async_async_gate_decisions_total"))},
 	{Name: "metrics-open", Fault: "metrics need no authentication", Class: "AMET", Meant: []string{"AP-HEALTH-02"}, Processor: flags(func(f *asyncconfig.Flags) { f.MetricsEndpointAuth = false })},
 }

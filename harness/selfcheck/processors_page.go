@@ -109,3 +109,10 @@ func nonZero(name string) page {
 		return slices.DeleteFunc(fs, func(f *dto.MetricFamily) bool { return len(f.Metric) == 0 })
 	}
 }
+
+// dropped leaves a family out.
+func dropped(name string) page {
+	return func(fs []*dto.MetricFamily) []*dto.MetricFamily {
+		return slices.DeleteFunc(fs, func(f *dto.MetricFamily) bool { return f.GetName() == name })
+	}
+}

@@ -134,7 +134,7 @@ func reproduce(b *strings.Builder, in report.Input, sub Submission) {
 	fmt.Fprintf(b, ", and %s %s from <%s>, seed %d, contract %s:\n\n", report.Literal(c.Project), report.Literal(c.Version), c.URL, m.Seed, report.Literal(m.Profile))
 	b.WriteString(report.Block(in.Command))
 	if m.Command != "" {
-		b.WriteString("\nThe picker as the run knew it, in the form of a descriptor:\n\n" + report.Block(descriptor(m)))
+		b.WriteString("\nWhat was started as the run knew it, in the form of a descriptor:\n\n" + report.Block(descriptor(m)))
 	}
 	if m.Clock == "virtual" {
 		b.WriteString("\nTime is virtual: the same commit and seed give a bundle with the same seal.\n")

@@ -29,6 +29,8 @@ const (
 	AsyncSeries   AsyncOp = "series"   // the Prometheus has the page Text from now on; Mode "error500" lets it fail, "" heals it
 	AsyncPage     AsyncOp = "page"     // the metrics page is Text from now on; "" answers 404
 	AsyncScrape   AsyncOp = "scrape"   // read the metrics page of Who; with Until: again and again until it shows that, at most for Limit
+	AsyncWatch    AsyncOp = "watch"    // a Prometheus reads the metrics page of Who five times a second from now on
+	AsyncAsk      AsyncOp = "ask"      // ask it the queries Keys (name -> PromQL) until each has a value; a look at key ":promql NAME" has how many
 	AsyncGet      AsyncOp = "get"      // GET Text (a URL with tokens) and record status and body; with Mode, wait for that status
 	AsyncFile     AsyncOp = "file"     // write file List of the folder of Who anew with Text
 	AsyncOutput   AsyncOp = "output"   // wait until Who has printed a line with one of Names, in any case, since its file was last written

@@ -68,6 +68,7 @@ const (
 	ArrivalLimit  = time.Second            // from a send or a release to the arrival at a model server
 	EndLimit      = 10 * time.Second       // from a drain or a shutdown to the last ending
 	GaugeLimit    = 300 * time.Millisecond // for the queue gauge to show a request; without a gauge the wait that proves "pending"
+	shownLimit    = 2 * time.Second        // for a queue gauge that exists
 	ProbeQuiet    = 500 * time.Millisecond // a probe unseen for this long is closed
 	ScrapesNeeded = 3                      // scrapes of a scripted value before it counts as known to the router
 	ScrapeLimit   = 5 * time.Second
@@ -209,6 +210,10 @@ func (p player) send(ctx context.Context, s Step, rec *evidence.Step) {
 // queued is the barrier behind a queued request: the router's gauge has grown by it. Without a gauge, or with one that does not
 // move, the request counts as queued if it is neither at a model server nor answered after GaugeLimit.
 func (p player) queued(ctx context.Context, id string, limit time.Duration, before int, gauge bool, rec *evidence.Step) {
+	if gauge {
+		// On a machine without time a request may need longer than that to the router, and what is sent meanwhile would overtake it.
+		limit = max(limit, shownLimit)
+	}
 	p.st.Await(ctx, p.st.Now()+limit, func() bool {
 		if p.st.Ended(id) || p.arrived(id) {
 			return true

@@ -221,6 +221,12 @@ func TestLenient(t *testing.T) {
 	if err != nil || len(c.Warnings) != 2 || c.Queues[0].Gate != nil {
 		t.Errorf("%v %q", err, c.Warnings)
 	}
+	// Policies and transforms are read strictly by the guide's processor too (AP-MERGE-11, AP-XFORM-06).
+	f.MergePolicyFile, f.TransformConfigFile = "m.json", "t.json"
+	_, _, err = load(f, nil, files{"m.json": `{"type":"random-robin","extra":1}`, "t.json": `{"requestTransforms":[],"extra":1}`})
+	if err == nil || strings.Count(err.Error(), `unknown field "extra"`) != 2 || strings.Contains(err.Error(), "--lenient") {
+		t.Errorf("%v", err)
+	}
 }
 
 func TestPools(t *testing.T) {

@@ -23,7 +23,7 @@ type Flags struct {
 	GateWaitTimeout time.Duration `group:"Timeouts and draining" default:"5m" help:"How long a worker is parked at a pool's gate before the message goes back; 0: until its deadline."`
 
 	MetricsPort         int           `group:"Ports and endpoints" default:"9090" help:"Port of /metrics; 0 takes a free one."`
-	MetricsEndpointAuth bool          `group:"Ports and endpoints" default:"true" negatable:"" help:"Authenticate scrapes. Kubernetes token review is not built yet: every scrape is refused until this is false."`
+	MetricsEndpointAuth bool          `group:"Ports and endpoints" default:"true" negatable:"" help:"Refuse scrapes without a bearer token whose user, says the Kubernetes API ($KUBECONFIG, else the pod's service account), may get /metrics."`
 	HealthPort          int           `group:"Ports and endpoints" default:"8081" help:"Port of /healthz and /readyz; 0 takes a free one."`
 	BacklogInterval     time.Duration `group:"Ports and endpoints" name:"metrics-backlog-poll-interval" default:"15s" help:"How often the broker's backlog is read; 0: never."`
 
@@ -110,9 +110,6 @@ func (l *Loader) checkFlags() {
 	}
 	if (f.TLSCert == "") != (f.TLSKey == "") {
 		l.failf("--tls-cert and --tls-key: must be given together")
-	}
-	if f.MetricsEndpointAuth {
-		l.warnf("--metrics-endpoint-auth: Kubernetes token review is not built yet, every scrape will be refused; --metrics-endpoint-auth=false opens the endpoint")
 	}
 	if f.ZapStacktraceLevel != "" {
 		l.warnf("--zap-stacktrace-level: has no effect, log lines carry no stack traces")

@@ -78,7 +78,8 @@ func (l *Loader) mergeFile() async.MergeConfig {
 	if root == nil {
 		return m
 	}
-	o := l.object(path, "", root, "type", "parameters")
+	var o object
+	l.strictly(func() { o = l.object(path, "", root, "type", "parameters") })
 	raw, ok := o.want("parameters", kindObject)
 	if !ok {
 		raw = &node{kind: kindObject, line: root.line}
@@ -126,7 +127,12 @@ func (o object) header(key, absent string) string {
 }
 
 // transformFile reads the body transforms (AP-XFORM-06).
-func (l *Loader) transformFile() []async.Transform {
+func (l *Loader) transformFile() (out []async.Transform) {
+	l.strictly(func() { out = l.readTransforms() })
+	return out
+}
+
+func (l *Loader) readTransforms() []async.Transform {
 	path := l.flags.TransformConfigFile
 	if path == "" {
 		return nil

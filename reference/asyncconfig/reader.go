@@ -13,6 +13,7 @@ import (
 // reader walks documents and collects every complaint with its file and line.
 type reader struct {
 	lenient bool
+	strict  bool // whatever lenient says
 	errs    []error
 	warn    []string
 }
@@ -27,11 +28,21 @@ func (r *reader) warnf(format string, args ...any) {
 
 // tolerate is an error, or with --lenient a warning.
 func (r *reader) tolerate(format string, args ...any) {
-	if r.lenient {
+	switch {
+	case r.strict:
+		r.failf(format, args...)
+	case r.lenient:
 		r.warnf(format, args...)
-	} else {
+	default:
 		r.failf(format+" (--lenient ignores it, as the guide's processor does)", args...)
 	}
+}
+
+// strictly reads what the guide's processor reads strictly as well (AP-MERGE-11, AP-XFORM-06).
+func (r *reader) strictly(read func()) {
+	r.strict = true
+	read()
+	r.strict = false
 }
 
 func (r *reader) err() error { return errors.Join(r.errs...) }

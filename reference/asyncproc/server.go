@@ -46,6 +46,8 @@ type Options struct {
 	// Around puts something around the machine's steps, Page around the metrics; nil: nothing.
 	Around func(Step) Step
 	Page   func(prometheus.Gatherer) prometheus.Gatherer
+	// Authorize judges a scrape under --metrics-endpoint-auth: 200, or the status of its refusal and why. nil: all are refused.
+	Authorize func(r *http.Request) (status int, why string)
 	// Listen opens the ports; nil: TCP.
 	Listen func(port int) (net.Listener, error)
 }
@@ -170,15 +172,8 @@ func (s *Server) listen() error {
 	if s.o.Page != nil {
 		page = s.o.Page(page)
 	}
-	metrics := promhttp.HandlerFor(page, promhttp.HandlerOpts{})
 	mux := http.NewServeMux()
-	mux.Handle("/metrics", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.o.Config.Flags.MetricsEndpointAuth {
-			http.Error(w, "authentication is required, and Kubernetes token review is not built yet: start with --metrics-endpoint-auth=false", http.StatusUnauthorized)
-			return
-		}
-		metrics.ServeHTTP(w, r)
-	}))
+	mux.Handle("/metrics", s.guard(promhttp.HandlerFor(page, promhttp.HandlerOpts{})))
 	probes := http.NewServeMux()
 	probes.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok", "") })
 	probes.HandleFunc("/readyz", s.ready)
@@ -211,6 +206,29 @@ func (s *Server) listen() error {
 		})
 	}
 	return nil
+}
+
+// guard shows the metrics to those who may see them (AP-HEALTH-02).
+func (s *Server) guard(metrics http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		status, why := http.StatusOK, ""
+		switch {
+		case !s.o.Config.Flags.MetricsEndpointAuth:
+		case s.o.Authorize == nil:
+			status, why = http.StatusUnauthorized, "authentication is required, and no Kubernetes API is known that could check it: "+
+				"set KUBECONFIG or run in a cluster, or start with --metrics-endpoint-auth=false"
+		default:
+			status, why = s.o.Authorize(r)
+		}
+		if status != http.StatusOK {
+			if status == http.StatusUnauthorized {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+			}
+			http.Error(w, why, status)
+			return
+		}
+		metrics.ServeHTTP(w, r)
+	})
 }
 
 // MetricsAddr is the address of /metrics.

@@ -214,8 +214,41 @@ func TestProbes(t *testing.T) {
 		t.Error(v, err)
 	}
 	closed := load(false)
-	if status, _ := get(closed.MetricsAddr(), "/metrics"); status != 401 {
-		t.Error(status)
+	if status, body := get(closed.MetricsAddr(), "/metrics"); status != 401 || !strings.Contains(body, "start with --metrics-endpoint-auth=false") {
+		t.Error(status, body)
 	}
 	closed.Close()
+}
+
+// TestGuard: whoever judges scrapes decides who sees the page, and is not asked while it is open to all (AP-HEALTH-02).
+func TestGuard(t *testing.T) {
+	page := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "the page") })
+	for _, c := range []struct {
+		status    int
+		open      bool
+		want      int
+		body      string
+		challenge string
+	}{
+		{200, false, 200, "the page", ""},
+		{401, false, 401, "because\n", "Bearer"},
+		{403, false, 403, "because\n", ""},
+		{503, false, 503, "because\n", ""},
+		{401, true, 200, "the page", ""},
+	} {
+		o := Options{Authorize: func(r *http.Request) (int, string) {
+			if c.open || r.Header.Get("Authorization") != "Bearer x" {
+				t.Errorf("asked about %v", r.Header)
+			}
+			return c.status, "because"
+		}}
+		o.Config.Flags.MetricsEndpointAuth = !c.open
+		q := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/metrics", http.NoBody)
+		q.Header.Set("Authorization", "Bearer x")
+		w := httptest.NewRecorder()
+		(&Server{o: o}).guard(page).ServeHTTP(w, q)
+		if w.Code != c.want || w.Body.String() != c.body || w.Header().Get("WWW-Authenticate") != c.challenge {
+			t.Errorf("%+v: %d %q %v", c, w.Code, w.Body.String(), w.Header())
+		}
+	}
 }

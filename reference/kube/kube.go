@@ -3,6 +3,8 @@
 //	InferencePool, pods, objectives, rewrites --list/watch--> stores --build--> Snapshot --OnChange--> picker
 //	Lease <--get, create, update--> Leading
 //
+// A Reviewer asks the same API whether the holder of a token may read a page.
+//
 // An API server that does not answer changes nothing: the stores keep what they last saw. Malformed objects are logged, counted and
 // treated as absent. Facts: spec/endpoint-picker.md §2.3, §2.6, §9; requirements FC-CLS-09..12, FC-PRI-08.
 package kube
@@ -140,13 +142,25 @@ func New(cfg Config) (*Watcher, error) {
 	if err := cfg.fill(); err != nil {
 		return nil, err
 	}
+	rc, err := restConfig(cfg.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return newWatcher(cfg, rc)
+}
+
+// restConfig finds the API: by the file, else by $KUBECONFIG, the home directory, or the pod's service account.
+func restConfig(kubeconfig string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = cfg.Kubeconfig
+	rules.ExplicitPath = kubeconfig
 	rc, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if clientcmd.IsEmptyConfig(err) { // whose own text leads to a variable that is not for this
+		return nil, errors.New("neither a kubeconfig nor a pod's service account leads to a Kubernetes API")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	return newWatcher(cfg, rc)
+	return rc, nil
 }
 
 // newWatcher takes a filled configuration.

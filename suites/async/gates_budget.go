@@ -56,12 +56,15 @@ var budgetGateScenarios = []s.Scenario{
 		asked(a, "read", 2, queues...)
 		a.Quiet("watched", watch)
 		left(a, queues...)
-		for requirement, own := range map[string][]string{"AP-GATE-17": {"queued"}, "AP-GATE-18": {"waiting", "many"}, "AP-GATE-19": {"running", "unlabelled"}, "AP-GATE-20": {"d20", "d50"}} {
+		for _, r := range []struct {
+			requirement string
+			own         []string
+		}{{"AP-GATE-17", []string{"queued"}}, {"AP-GATE-18", []string{"waiting", "many"}}, {"AP-GATE-19", []string{"running", "unlabelled"}}, {"AP-GATE-20", []string{"d20", "d50"}}} {
 			some := map[string]int{}
-			for _, q := range own {
+			for _, q := range r.own {
 				some[q] = takes[q]
 			}
-			watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, requirement, some)
+			watched{from: "up", to: "watched", setup: marks("in", "set", "up"), read: marks("read")}.takes(a, r.requirement, some)
 		}
 	}),
 	play("budget-closing-point", "the gate closes at the load per pod that the settings say", func(a *script) {

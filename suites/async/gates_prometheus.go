@@ -210,8 +210,8 @@ func playRecovery(a *script) {
 }
 
 // asking starts a processor with a Prometheus whose answers it does not keep.
-func asking(d doc, flags ...string) *sut.AsyncSetup {
-	return roomy(d, append([]string{"--prometheus-url", "$PROM", "--prometheus-cache-ttl", "0s"}, flags...)...)
+func asking(d doc) *sut.AsyncSetup {
+	return roomy(d, "--prometheus-url", "$PROM", "--prometheus-cache-ttl", "0s")
 }
 
 // asked waits until n queries with each of some texts have come since the Prometheus got its page.
@@ -278,7 +278,8 @@ func saturation(pool, namespace string, v float64) string {
 // queueSize is what a pool's flow control has queued: of two flows.
 func queueSize(pool, namespace string, v float64) string {
 	out := ""
-	for flow, share := range map[string]float64{"one": 0.25, "two": 0.75} {
+	for i, flow := range []string{"one", "two"} {
+		share := []float64{0.25, 0.75}[i]
 		out += metric(v*share, map[string]string{"inference_pool": pool, "namespace": namespace, "fairness_id": flow, "priority": "0"},
 			"inference_extension_flow_control_queue_size", "llm_d_epp_flow_control_queue_size")
 	}

@@ -1,6 +1,11 @@
 package async
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/llm-weir/weir/harness/checks"
 	s "github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/sut"
 )
@@ -126,8 +131,7 @@ var metricScenarios = []s.Scenario{
 	}),
 	play("gate-decisions", "what prevented dispatch, by reason", gateDecisions),
 	play("gate-gauges", "what a metric gate compared, and with what", func(a *script) {
-		page := "inference_extension_flow_control_pool_saturation{inference_pool=\"the-pool\"} 0.45\nllm_d_epp_flow_control_pool_saturation{inference_pool=\"the-pool\"} 0.45\n"
-		a.Series("source", page)
+		a.Series("source", saturationPage(0.45))
 		a.Serve(s.WithPools(s.Transport(s.Gated("q", "prometheus-saturation", doc{"pool": "the-pool"}).With(doc{"id": "the-id"}), s.Queue("other").With(doc{"worker_pool_id": "gated"})),
 			[]doc{{"id": "default", "workers": 4}, {"id": "gated", "workers": 2, "gate_type": "prometheus-saturation", "gate_params": doc{"pool": "the-pool"}}}, "--prometheus-url", "$PROM", "--prometheus-cache-ttl", "0s"))
 		a.Submit("in", "q", s.Messages("m", 2)...)
@@ -149,6 +153,42 @@ var metricScenarios = []s.Scenario{
 			{Mark: "there", Name: "async_gate_decisions_total", Labels: triple("the-id", "q"), Max: 1e9}}}, "up", "there", "done")
 		a.Check("AP-MET-22", "async-values", want{Values: []value{near("there", "async_gate_metric_value", 0.55, pool),
 			{Mark: "there", Name: "async_gate_decisions_total", Labels: map[string]string{"queue_id": "", "queue_name": "", "pool_name": "gated"}, Max: 1e9}}}, "up", "there", "done")
+	}),
+	play("guide-queries", "the guide's queries have values", func(a *script) {
+		a.Answer(s.Statuses([]string{"busy*"}, 503, 200), s.Statuses([]string{"shed*"}, 429, 200))
+		a.Series("source", saturationPage(0.2))
+		a.Set("closed", "dispatch-gate-budget", "0")
+		a.Do(step{Op: sut.AsyncWatch, Mark: "watch"})
+		a.Serve(s.Setup(s.Transport(s.Gated("q", "prometheus-saturation", doc{"pool": "the-pool"}), s.Gated("shut", "redis", doc{"address": "$BROKER"})),
+			"--prometheus-url", "$PROM", "--prometheus-cache-ttl", "0s"))
+		for i := range 3 { // rates need counters that grow while they are watched
+			n := string(rune('a' + i))
+			a.Submit("in-"+n, "q", append(append(s.Messages("ok-"+n, 3), s.Messages("busy-"+n, 2)...), s.Messages("shed-"+n, 2)...)...)
+			a.Results("done-"+n, 7*(i+1), 15*sec, "ok*", "busy*", "shed*")
+		}
+		a.Submit("shut-in", "shut", s.Message("shut"))
+		a.Do(step{Op: sut.AsyncAsk, Mark: "asked", Keys: guideQueries})
+		var all []checks.KeyWant
+		for name := range guideQueries {
+			all = append(all, checks.KeyWant{Mark: "asked", Keys: []string{":promql " + name}, Min: 1, Max: more})
+		}
+		slices.SortFunc(all, func(x, y checks.KeyWant) int { return strings.Compare(x.Keys[0], y.Keys[0]) })
+		a.Check("AP-MET-23", "async-keys", want{Keys: all}, "source", "up", "done-c", "shut-in")
+	}),
+	play("latency-by-publish-time", "how long a message took, on the transport that knows when it was published", func(a *script) {
+		topics(a, "t")
+		a.Start("up", on("gcp-pubsub", topicDoc(topic("t")).JSON()))
+		submitTo(a, "pubsub", "in", "t", s.Messages("m", 4)...)
+		a.Results("done", 4, 20*sec)
+		a.Scrape("end")
+		a.StartOther("other-up", "redis", s.Setup(s.Transport(s.Queue("q"))))
+		a.Listen(s.ResultList)
+		a.Submit("other-in", "q", s.Messages("r", 2)...)
+		a.Results("other-done", 2, 0, "r*")
+		a.Do(step{Op: sut.AsyncScrape, Mark: "other-end", Who: "redis"})
+		a.Check("AP-MET-09", "async-values", want{Values: []value{{Mark: "end", Name: "async_message_latency_time_millis_count", Min: 4, Max: 4}}}, "up", "done")
+		a.Check("AP-MET-09", "async-values", want{Values: []value{{Mark: "other-end", Who: "redis", Name: "async_successful_requests_total", Min: 2, Max: 2},
+			{Mark: "other-end", Who: "redis", Name: "async_message_latency_time_millis_count", Absent: true}}}, "other-up", "other-done")
 	}),
 	play("accounts", "what is counted as a request is counted as an outcome", func(a *script) {
 		a.Answer(s.Statuses([]string{"bad"}, 400), s.Statuses([]string{"busy"}, 503, 200), s.Statuses([]string{"never"}, 503))
@@ -172,6 +212,27 @@ var metricScenarios = []s.Scenario{
 		a.ScrapeUntil("end", sut.AsyncValue{Name: "async_inflight_requests", Min: 0, Max: 0})
 		a.Check("AP-MET-24", "async-accounts", want{To: "end"}, "up", "done", "dropped", "both")
 	}),
+}
+
+// saturationPage has the saturation of a pool under the names of both generations.
+func saturationPage(v float64) string {
+	return fmt.Sprintf("inference_extension_flow_control_pool_saturation{inference_pool=\"the-pool\"} %g\nllm_d_epp_flow_control_pool_saturation{inference_pool=\"the-pool\"} %g\n", v, v)
+}
+
+// guideQueries are the documented ones. That of the utilization has an aggregation on one side and every label of a scraped series on the
+// other, so that nothing matches on any Prometheus: it is asked with the pool as the only label to match.
+var guideQueries = map[string]string{
+	"success ratio": "rate(llm_d_async_async_successful_requests_total[5m]) / rate(llm_d_async_async_request_total[5m])",
+	"shed rate":     "rate(llm_d_async_async_shedded_requests_total[5m])",
+	"retry ratio":   "rate(llm_d_async_async_request_retries_total[5m]) / rate(llm_d_async_async_request_total[5m])",
+	"latency":       "histogram_quantile(0.95, sum by (queue_name, le) (rate(llm_d_async_async_inference_latency_time_millis_bucket[5m])))",
+	"residence":     "histogram_quantile(0.95, sum by (queue_name, le) (rate(llm_d_async_async_queue_residence_time_millis_bucket[5m])))",
+	"utilization":   "sum by (pool_name) (llm_d_async_async_inflight_requests) / on (pool_name) llm_d_async_async_pool_worker_limit",
+	"budget":        "llm_d_async_async_dispatch_budget",
+	"value":         "llm_d_async_async_gate_metric_value",
+	"threshold":     "llm_d_async_async_gate_metric_threshold",
+	"headroom":      "llm_d_async_async_gate_metric_value - on(queue_id, queue_name, pool_name) llm_d_async_async_gate_metric_threshold",
+	"throttling":    `sum by (pool_name) (rate(llm_d_async_async_gate_decisions_total{reason="gate_closed"}[5m]))`,
 }
 
 // triple are the standard labels of a queue of the default pool.

@@ -1,6 +1,8 @@
 package async
 
 import (
+	"fmt"
+
 	"github.com/llm-weir/weir/harness/checks"
 	s "github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/sut"
@@ -29,6 +31,9 @@ var poolScenarios = []s.Scenario{
 		a.Check("AP-POOL-02", "async-rate", want{Min: 100, Low: 16, High: 22}, "up", "in")
 		a.Check("AP-POOL-02", "async-peak", want{Min: 4, Max: 4}, "up", "in")
 	}),
+	littlesLaw(1),
+	littlesLaw(16),
+	littlesLaw(64),
 	play("shared-pool", "two queues share the workers of a pool", func(a *script) {
 		a.Hold()
 		a.Serve(s.WithPools(s.Transport(s.Queue("x"), s.Queue("y")), []doc{{"id": "default", "workers": 4}}))
@@ -46,8 +51,10 @@ var poolScenarios = []s.Scenario{
 		a.Submit("q-in", "q", s.Messages("q", 50)...)
 		a.Results("q-done", 50, 20*sec, "q*")
 		a.Held("still", 1, 0, "p*")
-		a.Check("AP-POOL-04", "async-rate", want{IDs: []string{"q*"}, Min: 50, Low: 17, High: 22}, "up", "blocked", "still")
-		a.Check("AP-POOL-04", "async-results", want{IDs: []string{"q*"}, Status: 200}, "up", "blocked", "still")
+		for _, id := range []string{"AP-POOL-04", throughput} {
+			a.Check(id, "async-rate", want{IDs: []string{"q*"}, Min: 50, Low: 17, High: 22}, "up", "blocked", "still")
+			a.Check(id, "async-results", want{IDs: []string{"q*"}, Status: 200}, "up", "blocked", "still")
+		}
 	}),
 	play("pool-file", "the pool file: an array of pools with unique ids and workers", func(a *script) {
 		with := func(pools string) *sut.AsyncSetup {
@@ -125,4 +132,27 @@ var poolScenarios = []s.Scenario{
 // keys wants so many elements of some keys together, at a mark.
 func keys(mark string, low, high int64, names ...string) []checks.KeyWant {
 	return []checks.KeyWant{{Mark: mark, Keys: names, Min: low, Max: high}}
+}
+
+// throughput is the benchmark of pools and lanes: Little's law, isolation, shares.
+const throughput = "BEN-21"
+
+// littlesLaw has a pool of so many workers at an upstream of 200 ms, for 16 rounds of all of them. As many arrivals have one gap less, so that
+// a pool which keeps the law shows up to 16/15 of workers ÷ latency.
+func littlesLaw(workers int) s.Scenario {
+	const latency, rounds = 200 * msec, 16
+	n := workers * rounds
+	expected := float64(workers) / latency.Seconds()
+	return alone(play(fmt.Sprintf("little-%d", workers), fmt.Sprintf("workers of %s and the rate they serve: %d", latency, workers), func(a *script) {
+		a.Answer(sut.AsyncReply{Delay: latency})
+		// What is waiting was there before the processor, and its polls bring more than its workers can send.
+		a.Submit("in", "q", s.Messages("m", n)...)
+		a.Serve(s.WithPools(s.Transport(s.Queue("q")).With(doc{"poll_interval_ms": 20, "batch_size": 200}), []doc{{"id": "default", "workers": workers}}))
+		a.Results("done", n, 20*sec)
+		for _, id := range []string{"AP-POOL-02", throughput} {
+			a.Check(id, "async-rate", want{Min: n, Low: 0.75 * expected, High: 1.1 * expected}, "in", "up", "done")
+			a.Check(id, "async-results", want{Status: 200}, "in", "up", "done")
+		}
+		a.Check("AP-POOL-02", "async-peak", want{Min: workers, Max: workers}, "in", "up", "done")
+	}))
 }

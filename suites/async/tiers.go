@@ -24,7 +24,9 @@ var tierScenarios = []s.Scenario{
 		a.Do(step{Op: sut.AsyncStep1, Mark: "others", Count: 119})
 		a.Release("last", 0)
 		a.Results("done", 120, 0)
-		a.Check("AP-TIER-01", "async-order", want{Groups: groups("l0-*", "l1-*", "l2-*", "l3-*", "l4-*", "l5-*"), Skip: 7, Min: 113, To: "others"}, "waiting", "up", "pulled", "first", "others")
+		for _, id := range []string{"AP-TIER-01", throughput} {
+			a.Check(id, "async-order", want{Groups: groups("l0-*", "l1-*", "l2-*", "l3-*", "l4-*", "l5-*"), Skip: 7, Min: 113, To: "others"}, "waiting", "up", "pulled", "first", "others")
+		}
 		var lanes []attempt
 		for i := range laneQueues {
 			lanes = append(lanes, each(numbered(fmt.Sprintf("l%d-", i), 20), priority, fmt.Sprint(i))...)

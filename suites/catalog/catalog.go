@@ -64,10 +64,13 @@ func Scenarios() []scenario.Scenario {
 		chainScenarios, benchScenarios, kneeScenarios, consolidationScenarios, settingScenarios, patternScenarios)
 }
 
+// asyncBenchmark is the one among the benchmarks that scenarios of Async Processors measure.
+const asyncBenchmark = "BEN-21"
+
 // Judged tells whether a row belongs to what a contract is about: routers, or Async Processors.
 func Judged(p profile.Profile, id string) bool {
-	if p.Processor != nil {
-		return strings.HasPrefix(id, "AP-")
+	if own := strings.HasPrefix(id, "AP-") || id == asyncBenchmark; own || p.Processor != nil {
+		return own && p.Processor != nil
 	}
 	return strings.HasPrefix(id, "FC-") || strings.HasPrefix(id, "INV-") || strings.HasPrefix(id, "BEN-") || strings.HasPrefix(id, "E2E-")
 }

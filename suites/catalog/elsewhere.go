@@ -2,13 +2,13 @@ package catalog
 
 // elsewhere are the rows that no scenario can judge, with what shows them instead or why nothing does (hack/decisions/0004).
 var elsewhere = map[string]string{
+	"AP-TRN-10": "needs a server of another product; the suite runs on an embedded server and on redis-server (weir certify-async --redis-server)",
 	"BEN-08":    "sweeps over every tested range are not built; BEN-06, BEN-15 and BEN-23 sweep some of them",
 	"BEN-25":    "about reports: versions, seed and claim limits stand in manifest and reports (harness/report, harness/submit); runs are not compared with each other yet",
 	"BEN-26":    "the cost of the picker's process is measured by make bench (results/bench)",
 	"BEN-28":    "needs traces of real engines beside the simulator's; sim-vllm/presets names what its figures come from",
-	"BEN-20":    "of the Async Processor, which has no suite yet",
-	"BEN-21":    "of the Async Processor, which has no suite yet",
-	"BEN-22":    "of the Async Processor, which has no suite yet",
+	"BEN-20":    "about calibrating max_concurrency on real accelerators; E2E-11 shows that the budget gate closes at the computed point",
+	"BEN-22":    "needs a realtime trace beside batch work over hours; E2E-10 shows that batch work yields and returns",
 	"E2E-13":    "the reference picker exports no spans; that producer, processor and gateway share one trace is AP-OTEL-04 and AP-OTEL-05",
 	"E2E-16":    "a square wave of realtime beside batch work is not built; E2E-10 shows that batch work yields and returns, make bench what it costs",
 	"FC-CLS-17": "about the policy of a platform's gateway, which is not the router that is judged",

@@ -38,19 +38,19 @@ func tried(b *scenario.Builder, mark string, n, status int, limit time.Duration,
 	b.Step(sut.Step{Op: sut.OpTried, Mark: mark, Count: n, Mode: fmt.Sprint(status), Limit: limit, IDs: ids})
 }
 
-// finish lets everything go until n results of some ids are there.
-func finish(b *scenario.Builder, n int, limit time.Duration, ids ...string) {
+// finish lets everything go until n results are there.
+func finish(b *scenario.Builder, n int, limit time.Duration) {
 	b.Step(sut.Step{Op: sut.OpHold, Count: 0})
 	b.Drain()
-	b.Step(sut.Step{Op: sut.OpBatch, Mark: "results", Count: n, Mode: "release", Limit: limit, IDs: ids})
+	b.Step(sut.Step{Op: sut.OpBatch, Mark: "results", Count: n, Mode: "release", Limit: limit})
 }
 
 func await(b *scenario.Builder, mark string, n int, limit time.Duration, ids ...string) {
 	b.Step(sut.Step{Op: sut.OpBatch, Mark: mark, Count: n, Limit: limit, IDs: ids})
 }
 
-func arrivals(b *scenario.Builder, mark string, limit time.Duration, ids ...string) {
-	b.Step(sut.Step{Op: sut.OpArrivals, Mark: mark, IDs: ids, Limit: limit})
+func arrivals(b *scenario.Builder, mark string, ids ...string) {
+	b.Step(sut.Step{Op: sut.OpArrivals, Mark: mark, IDs: ids, Limit: retryLimit})
 }
 
 // judge adds a check about the processor's side.
@@ -70,7 +70,7 @@ var chainScenarios = []scenario.Scenario{
 			evictionPool(b, 2, true)
 			batchOf(b, -10)
 			enqueue(b, "batch", "batch", messages("batch", 2)...)
-			arrivals(b, "running", retryLimit, "batch0", "batch1")
+			arrivals(b, "running", "batch0", "batch1")
 			demand := displace(b, "hi", 100)
 			tried(b, "evicted", 1, 429, retryLimit)
 			finish(b, 2, 2*retryLimit)
@@ -86,7 +86,7 @@ var chainScenarios = []scenario.Scenario{
 			evictionPool(b, 1, true)
 			batchOf(b, -10)
 			enqueue(b, "batch", "batch", scenario.Message("batch", scenario.Due(5*time.Minute)))
-			arrivals(b, "running", retryLimit, "batch")
+			arrivals(b, "running", "batch")
 			for i := range 3 {
 				hi := fmt.Sprintf("hi%d", i+1)
 				displace(b, hi, 100)
@@ -105,7 +105,7 @@ var chainScenarios = []scenario.Scenario{
 			evictionPool(b, 1, true)
 			batchOf(b, -10)
 			enqueue(b, "batch", "batch", scenario.Message("batch", scenario.Due(9*time.Second)))
-			arrivals(b, "running", retryLimit, "batch")
+			arrivals(b, "running", "batch")
 			displace(b, "hi", 100)
 			tried(b, "evicted", 1, 429, retryLimit, "batch")
 			await(b, "given-up", 1, 15*time.Second, "batch")
@@ -122,7 +122,7 @@ var chainScenarios = []scenario.Scenario{
 			batchOf(b, -10)
 			enqueue(b, "batch", "batch", scenario.Message("batch", scenario.Head(wire.HeaderHoldAfter, "3"),
 				scenario.Payload(`{"model":"m","prompt":"p","max_tokens":8,"stream":true}`)))
-			arrivals(b, "running", retryLimit, "batch")
+			arrivals(b, "running", "batch")
 			b.Quiet("begun", 500*time.Millisecond)
 			displace(b, "hi", 100)
 			b.Step(sut.Step{Op: sut.OpTried, Mark: "cut", Count: 1, Limit: retryLimit, IDs: []string{"batch"}})
@@ -191,10 +191,11 @@ var chainScenarios = []scenario.Scenario{
 			batchOf(b, -10)
 			b.Plug(scenario.At(100))
 			enqueue(b, "batch", "batch", scenario.Message("batch"))
-			refusal := b.Profile.Refusals.TTL
-			tried(b, "refused", 1, refusal.Status, retryLimit)
+			b.Step(sut.Step{Op: sut.OpTried, Mark: "refused", Count: 1, Limit: retryLimit}) // with whatever status: that is FC-REF-03
 			finish(b, 1, 2*retryLimit)
-			judge(b, "E2E-07", "async-answers", checks.Async{Status: refusal.Status, Min: 1, Max: -1}, "plugged", "batch")
+			if reason := b.Profile.Refusals.TTL.Reason; reason != "" {
+				judge(b, "E2E-07", "async-answers", checks.Async{Codes: []string{reason}, Min: 1, Max: -1}, "plugged", "batch")
+			}
 			ok(b, "E2E-07", []string{"batch"}, "plugged", "refused")
 			judge(b, "E2E-07", "async-arrivals", checks.Async{Min: 2, Max: -1}, "plugged", "refused")
 		},
@@ -249,7 +250,7 @@ var chainScenarios = []scenario.Scenario{
 			b.Bands("", "", 100, -10)
 			batchOf(b, -10)
 			enqueue(b, "first", "batch", scenario.Message("running", scenario.Due(6*time.Second)))
-			arrivals(b, "runs", retryLimit, "running")
+			arrivals(b, "runs", "running")
 			enqueue(b, "second", "batch", scenario.Message("queued", scenario.Due(3*time.Second)))
 			waiting(b, "waits", 1)
 			b.Quiet("both", 100*time.Millisecond)

@@ -96,7 +96,7 @@ var endingScenarios = []scenario.Scenario{
 			b.Config.Bands = []sut.Band{{Priority: 0, MaxRequests: 2}}
 			b.Config.TTL = waitLimit(b)
 			b.Plug()
-			w := b.Send("waiters", b.Req("ttl1"), b.Req("ttl2"))
+			w := b.Queue(b.Req("ttl1"), b.Req("ttl2"))
 			over := sendOver(b, b.Req("over1"))
 			b.Endings("expired", w...)
 			b.Quiet("cleanup", 1500*time.Millisecond)

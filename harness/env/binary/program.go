@@ -78,7 +78,7 @@ func (p *Program) start(ctx context.Context) error {
 	if err = errors.Join(err, p.world.setObjectives(p.cfg.Objectives, p.cfg.Objects)); err != nil {
 		return fmt.Errorf("surroundings of the picker: %w", err)
 	}
-	values := Values{Config: p.world.file("config.yaml"), PoolName: poolName, PoolNamespace: namespace, Kubeconfig: p.world.file("kubeconfig"),
+	values := Values{Config: p.world.file("config.yaml"), PoolName: PoolName, PoolNamespace: namespace, Kubeconfig: p.world.file("kubeconfig"),
 		EndpointsFile: p.world.file("endpoints.yaml"), ObjectivesFile: p.world.file("objectives.yaml"), SyncRedis: p.cfg.SyncRedis}
 	for _, port := range []struct {
 		name string

@@ -199,7 +199,7 @@ func TestWorld(t *testing.T) {
 	if text := read("endpoints.yaml"); !strings.Contains(text, "llm-d.ai/role: prefill") || strings.Count(text, `port: "8000"`) != 2 {
 		t.Errorf("endpoints.yaml: %s", text)
 	}
-	if w.api.Get(kubeapi.Pods, namespace, "a") == nil || w.api.Get(kubeapi.Pools, namespace, poolName) == nil ||
+	if w.api.Get(kubeapi.Pods, namespace, "a") == nil || w.api.Get(kubeapi.Pools, namespace, PoolName) == nil ||
 		w.api.Get(kubeapi.Objectives, namespace, "high") == nil || w.api.Get(kubeapi.LegacyObjectives, namespace, "low") == nil {
 		t.Error("the Kubernetes API lacks objects")
 	}

@@ -18,12 +18,10 @@ import (
 	"github.com/llm-weir/weir/harness/kubeapi"
 )
 
-// The InferencePool that a program finds: the defaults of the reference picker, so that a program like it need not be told.
-// PoolName is the name of the pool that programs are told to serve.
+// PoolName is the InferencePool that a program finds: the default of the reference picker, so that a program like it need not be told.
 const PoolName = "weir"
 
 const (
-	poolName  = PoolName
 	namespace = "default"
 	appLabel  = "app"
 	roleLabel = "llm-d.ai/role"
@@ -58,7 +56,7 @@ func newWorld(document string, port int) (w *world, err error) {
 	if w.api, err = kubeapi.Start(kubeapi.Config{}); err != nil {
 		return w, err
 	}
-	pool := kubeapi.Pool{Namespace: namespace, Name: poolName, Selector: map[string]string{appLabel: poolName}, Ports: []int{port}}
+	pool := kubeapi.Pool{Namespace: namespace, Name: PoolName, Selector: map[string]string{appLabel: PoolName}, Ports: []int{port}}
 	return w, errors.Join(w.api.Put(pool.Object()), w.api.WriteKubeconfig(w.file("kubeconfig"), namespace), w.write("config.yaml", []byte(document)))
 }
 
@@ -94,7 +92,7 @@ func (w *world) setEndpoints(list []Endpoint) (relabelled bool, err error) {
 		}
 		doc.Endpoints = append(doc.Endpoints, entry{e.Name, namespace, e.IP, strconv.Itoa(w.port), labels})
 		pod := kubeapi.Pod{Namespace: namespace, Name: e.Name, IP: e.IP, Labels: maps.Clone(labels)}
-		pod.Labels[appLabel] = poolName
+		pod.Labels[appLabel] = PoolName
 		errs = append(errs, w.api.Put(pod.Object()))
 		now[e.Name] = e
 		was, stays := w.members[e.Name]
@@ -134,7 +132,7 @@ func (w *world) setObjectives(goals map[string]int, objects []Objective) error {
 		at := goal{cmp.Or(o.Namespace, namespace), o.Name}
 		now[at] = true
 		for _, legacy := range []bool{false, true} {
-			k := kubeapi.Objective{Legacy: legacy, Namespace: at.namespace, Name: o.Name, Pool: cmp.Or(o.Pool, poolName), Unset: o.Priority == nil}
+			k := kubeapi.Objective{Legacy: legacy, Namespace: at.namespace, Name: o.Name, Pool: cmp.Or(o.Pool, PoolName), Unset: o.Priority == nil}
 			if o.Priority != nil {
 				k.Priority = *o.Priority
 			}

@@ -46,7 +46,7 @@ func (r *rig) brokerStep(ctx, take context.Context, s sut.AsyncStep, rec *eviden
 		}
 		return r.topics.create(ctx, s.Queue, s.Mode == "dead-letter")
 	case sut.AsyncResults:
-		r.barrier(ctx, s, rec, func() bool { return r.taken(s.IDs) >= s.Count }, func() string { return fmt.Sprintf("%d of %d results came", r.taken(s.IDs), s.Count) })
+		r.work(ctx, s, rec, func() bool { return r.taken(s.IDs) >= s.Count }, func() string { return fmt.Sprintf("%d of %d results came", r.taken(s.IDs), s.Count) })
 	case sut.AsyncSet:
 		return set(ctx, b, s)
 	case sut.AsyncSize:

@@ -25,11 +25,37 @@ import (
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/env/binary"
 	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/prom"
 	"github.com/llm-weir/weir/harness/sut"
 )
 
 // Placeholders are what a processor's command may refer to, each as {{.Name}}.
 var Placeholders = []string{"Config", "MetricsPort", "HealthPort", "Flags"}
+
+// Parse reads a command, which must use the placeholders without which nobody could start, watch or ask a processor.
+func Parse(text string) (binary.Command, error) {
+	c, err := binary.ParseWith(text, Placeholders...)
+	if err != nil {
+		return c, err
+	}
+	for _, name := range []string{"Config", "MetricsPort", "HealthPort"} {
+		if !c.Uses(name) {
+			return c, fmt.Errorf("command %q: it must use {{.%s}}", text, name)
+		}
+	}
+	values := map[string]string{}
+	for _, name := range Placeholders {
+		values[name] = name
+	}
+	values["Flags"] = here
+	words, err := c.Fill(values)
+	for _, w := range words {
+		if strings.Contains(w, here) && w != here {
+			err = errors.Join(err, fmt.Errorf("command %q: {{.Flags}} stands for several words and must be one of its own", text))
+		}
+	}
+	return c, err
+}
 
 // Options say which processor is judged and what broker it gets.
 type Options struct {
@@ -78,6 +104,7 @@ type rig struct {
 	up      *upstreams
 	prom    *source
 	page    *source
+	watcher *prom.Server // of the processor's own metrics
 	otlp    *sink
 	otlp0   *sink // where exporters go that nobody told where
 	topics  *topics
@@ -148,7 +175,7 @@ func (r *rig) await(ctx context.Context, limit time.Duration, cond func() bool) 
 func (r *rig) close() error {
 	var errs []error
 	for _, p := range r.programs {
-		p.end(&errs)
+		p.end()
 		r.out.File(p.name+".log", []byte(p.output()))
 	}
 	r.stop()
@@ -159,6 +186,9 @@ func (r *rig) close() error {
 		if s != nil {
 			errs = append(errs, s.close())
 		}
+	}
+	if r.watcher != nil {
+		errs = append(errs, r.watcher.Close())
 	}
 	for _, s := range []*sink{r.otlp, r.otlp0} {
 		if s != nil {
@@ -212,18 +242,35 @@ func newBroker(program, dir string) (*broker, error) {
 	}
 	var err error
 	if b.proxy, err = newProxy(addr, nil); err != nil {
+		b.close()
 		return nil, err
 	}
 	b.direct = redis.NewClient(&redis.Options{Addr: addr, Protocol: 2, DisableIdentity: true})
 	c := clock.NewReal()
 	for b.direct.Ping(context.Background()).Err() != nil {
-		if c.Now() > 5*time.Second {
+		if why := b.silent(c.Now()); why != "" {
 			b.close()
-			return nil, fmt.Errorf("broker %s does not answer at %s", program, addr)
+			return nil, fmt.Errorf("broker %s at %s: %s", program, addr, why)
 		}
 		clock.Sleep(context.Background(), look)
 	}
 	return b, nil
+}
+
+// silent says why a broker that has not answered for so long will not; "": it may yet.
+func (b *broker) silent(waited time.Duration) string {
+	if b.server != nil {
+		select {
+		case <-b.server.Ended():
+			_, how := b.server.Exit()
+			return how + ": " + b.server.Output()
+		default:
+		}
+	}
+	if waited > 5*time.Second {
+		return "it does not answer"
+	}
+	return ""
 }
 
 func (b *broker) close() {

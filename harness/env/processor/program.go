@@ -2,7 +2,6 @@ package processor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -74,6 +73,7 @@ func (r *rig) program(name string) (*program, error) {
 // launch starts a processor; it is not waited for.
 func (r *rig) launch(ctx context.Context, p *program, s sut.AsyncSetup) error {
 	if p.run != nil {
+		p.end() // one that did not end when it should have does not run beside the next one
 		p.logs = append(p.logs, p.run.Output())
 		p.run = nil
 	}
@@ -116,8 +116,11 @@ func (r *rig) file(ctx context.Context, p *program, name, text string) error {
 	return os.Rename(path+".new", path)
 }
 
-// left marks a word that is left out.
-const left = "\x00"
+// left marks a word that is left out, here the one in whose place further flags come.
+const (
+	left = "\x00"
+	here = "\x01"
+)
 
 // argv is the command line of a processor under a setup.
 func (r *rig) argv(ctx context.Context, p *program, s sut.AsyncSetup) ([]string, error) {
@@ -155,7 +158,7 @@ func (r *rig) argv(ctx context.Context, p *program, s sut.AsyncSetup) ([]string,
 		config = left
 	}
 	flags = append(flags, more...)
-	words, err := r.opts.Command.Fill(map[string]string{"Config": config, "MetricsPort": fmt.Sprint(p.metrics), "HealthPort": fmt.Sprint(p.health), "Flags": "\x01"})
+	words, err := r.opts.Command.Fill(map[string]string{"Config": config, "MetricsPort": fmt.Sprint(p.metrics), "HealthPort": fmt.Sprint(p.health), "Flags": here})
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +174,7 @@ func contains(words []string, flag string) bool {
 	return false
 }
 
-// assemble puts flags where \x01 stands, or at the end, and leaves out what is marked as left out and the flags of without.
+// assemble puts flags in their place, or at the end, and leaves out what is marked as left out and the flags of without.
 func assemble(words, flags, without []string) []string {
 	var out []string
 	placed := false
@@ -183,10 +186,10 @@ func assemble(words, flags, without []string) []string {
 			drop = drop || name == f
 		}
 		switch {
-		case w == "\x01":
+		case w == here:
 			out = append(out, flags...)
 			placed = true
-		case drop && !joined && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-"):
+		case drop && !joined && i+1 < len(words) && !strings.HasPrefix(words[i+1], "-") && words[i+1] != here:
 			i++
 		case drop:
 		case strings.Contains(w, left):
@@ -250,6 +253,16 @@ func (p *program) gone() bool {
 	}
 }
 
+// running tells whether any processor runs.
+func (r *rig) running() bool {
+	for _, p := range r.programs {
+		if !p.gone() {
+			return true
+		}
+	}
+	return false
+}
+
 // signal sends a signal by its name.
 func (p *program) signal(name string) error {
 	sig, ok := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT}[name]
@@ -301,20 +314,16 @@ func (p *program) record(name string, started bool, took time.Duration) evidence
 	return out
 }
 
-// end stops a processor for good.
-func (p *program) end(errs *[]error) {
+// end stops a processor for good, and what it started: that may run on where it has ended itself.
+func (p *program) end() {
 	if p.run == nil {
 		return
 	}
 	if p.stopped {
 		p.run.Signal(syscall.SIGCONT)
+		p.stopped = false
 	}
-	if !p.gone() {
-		p.run.Stop(stopGrace)
-	}
-	if !p.gone() {
-		*errs = append(*errs, errors.New("processor "+p.name+" could not be ended"))
-	}
+	p.run.Stop(stopGrace)
 }
 
 // try starts a processor of its own for one trial, waits until it is ready or has ended, and ends it.
@@ -332,7 +341,7 @@ func (r *rig) try(ctx context.Context, t sut.AsyncTrial, p *program) (evidence.P
 		return started
 	})
 	rec := p.record(t.Case, started, r.clock.Now()-begin)
-	p.run.Stop(stopGrace)
+	p.end()
 	return rec, nil
 }
 

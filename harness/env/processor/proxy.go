@@ -3,11 +3,11 @@ package processor
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
+
+	"github.com/llm-weir/weir/harness/env/binary"
 )
 
 // proxy stands between a processor and its broker: what it carries can be stopped, cut, and refused, while the broker keeps what it has.
@@ -26,7 +26,12 @@ type proxy struct {
 }
 
 func newProxy(target string, t *tls.Config) (*proxy, error) {
-	p := &proxy{target: target, addr: "127.0.0.1:0", tls: t, conns: map[net.Conn]bool{}, gate: make(chan struct{})}
+	// It returns to its port after an outage: no port that the system gives to whoever connects meanwhile.
+	port, err := binary.FreePort()
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{target: target, addr: fmt.Sprintf("127.0.0.1:%d", port), tls: t, conns: map[net.Conn]bool{}, gate: make(chan struct{})}
 	close(p.gate)
 	return p, p.up()
 }
@@ -77,7 +82,7 @@ func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for c := range p.conns {
-		c.Close()
+		_ = c.Close()
 	}
 }
 
@@ -125,13 +130,13 @@ func (p *proxy) accept(ln net.Listener) {
 		broken := p.broken
 		p.mu.Unlock()
 		if broken {
-			in.Close()
+			_ = in.Close()
 			continue
 		}
 		var d net.Dialer
 		out, err := d.DialContext(context.Background(), "tcp", p.target)
 		if err != nil {
-			in.Close()
+			_ = in.Close()
 			continue
 		}
 		p.mu.Lock()
@@ -142,11 +147,8 @@ func (p *proxy) accept(ln net.Listener) {
 			p.end(in, out)
 			continue
 		}
-		var half sync.WaitGroup
-		half.Add(2)
 		for _, d := range [][2]net.Conn{{in, out}, {out, in}} {
 			p.tasks.Go(func() {
-				defer half.Done()
 				p.carry(d[1], d[0])
 				p.end(in, out)
 			})
@@ -158,7 +160,7 @@ func (p *proxy) end(conns ...net.Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, c := range conns {
-		c.Close()
+		_ = c.Close()
 		delete(p.conns, c)
 	}
 }
@@ -177,9 +179,6 @@ func (p *proxy) carry(to, from net.Conn) {
 			}
 		}
 		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				return
-			}
 			return
 		}
 	}

@@ -102,3 +102,51 @@ func TestProxyUnderTLS(t *testing.T) {
 		t.Errorf("the authority lies in %s", certs.ca)
 	}
 }
+
+func TestProxyHoldsAndCuts(t *testing.T) {
+	p, err := newProxy(echo(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.close()
+	c, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	read := func(limit time.Duration) (string, error) {
+		if err := c.SetReadDeadline(time.Now().Add(limit)); err != nil {
+			t.Fatal(err)
+		}
+		got := make([]byte, 4)
+		n, err := io.ReadFull(c, got)
+		return string(got[:n]), err
+	}
+	p.pause()
+	p.pause() // twice is once
+	if _, err := c.Write([]byte("word")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := read(50 * time.Millisecond); got != "" || err == nil {
+		t.Errorf("held, and %q came", got)
+	}
+	p.resume()
+	if got, err := read(5 * time.Second); got != "word" || err != nil {
+		t.Errorf("what was held comes: %q %v", got, err)
+	}
+	if open, _ := p.counts(); open != 1 {
+		t.Errorf("%d connections are open", open)
+	}
+	p.down()
+	if _, err := read(5 * time.Second); err == nil {
+		t.Error("it was taken down, and the connection is open")
+	}
+	if again, err := net.Dial("tcp", p.addr); err == nil {
+		again.Close()
+		t.Error("it was taken down, and listens")
+	}
+	at := p.addr
+	if err := p.up(); err != nil || p.addr != at {
+		t.Errorf("it does not come back where it was: %v", err)
+	}
+}

@@ -3,6 +3,7 @@ package processor
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -30,12 +31,13 @@ func newTopics(ctx context.Context) (*topics, error) {
 	t := &topics{server: pstest.NewServer()}
 	conn, err := grpc.NewClient(t.server.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
-		return nil, fmt.Errorf("Pub/Sub stand-in: %w", err)
+		return nil, errors.Join(fmt.Errorf("Pub/Sub stand-in: %w", err), t.server.Close())
 	}
 	ctx, t.stop = context.WithCancel(context.WithoutCancel(ctx))
 	t.client, err = pubsub.NewClient(ctx, project, option.WithGRPCConn(conn))
 	if err != nil {
-		return nil, fmt.Errorf("Pub/Sub stand-in: %w", err)
+		t.stop()
+		return nil, errors.Join(fmt.Errorf("Pub/Sub stand-in: %w", err), conn.Close(), t.server.Close())
 	}
 	return t, nil
 }

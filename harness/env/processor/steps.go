@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,7 +15,6 @@ import (
 
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
@@ -55,9 +56,32 @@ func (r *rig) barrier(ctx context.Context, s sut.AsyncStep, rec *evidence.Step, 
 	}
 }
 
+// idle is how long work is waited for while no processor runs: what one has sent may be on its way.
+const idle = 3 * time.Second
+
+// reach waits for what only the work of a processor can bring about.
+func (r *rig) reach(ctx context.Context, limit time.Duration, cond func() bool) bool {
+	ran, reached := r.clock.Now(), false
+	r.await(ctx, limit, func() bool {
+		reached = cond()
+		if r.running() {
+			ran = r.clock.Now()
+		}
+		return reached || r.clock.Now()-ran > idle
+	})
+	return reached
+}
+
+// work is a barrier of such work.
+func (r *rig) work(ctx context.Context, s sut.AsyncStep, rec *evidence.Step, cond func() bool, missing func() string) {
+	if !r.reach(ctx, limit(s), cond) {
+		rec.OK, rec.Detail = false, missing()
+	}
+}
+
 func (r *rig) step(ctx, take context.Context, s sut.AsyncStep, rec *evidence.Step) error {
 	switch s.Op {
-	case sut.AsyncStart, sut.AsyncSignal, sut.AsyncEnded, sut.AsyncTry, sut.AsyncFile, sut.AsyncOutput, sut.AsyncScrape, sut.AsyncGet, sut.AsyncLoad:
+	case sut.AsyncStart, sut.AsyncSignal, sut.AsyncEnded, sut.AsyncTry, sut.AsyncFile, sut.AsyncOutput, sut.AsyncScrape, sut.AsyncWatch, sut.AsyncAsk, sut.AsyncGet, sut.AsyncLoad:
 		return r.processorStep(ctx, take, s, rec)
 	case sut.AsyncAnswer:
 		r.up.answer(s.Answers)
@@ -67,11 +91,11 @@ func (r *rig) step(ctx, take context.Context, s sut.AsyncStep, rec *evidence.Ste
 			rec.OK, rec.Detail = false, fmt.Sprintf("%d of %d were held", len(rec.IDs), s.Count)
 		}
 	case sut.AsyncArrive:
-		r.barrier(ctx, s, rec, func() bool { return r.up.arrived(s.IDs, s.Upstream) >= s.Count }, func() string {
+		r.work(ctx, s, rec, func() bool { return r.up.arrived(s.IDs, s.Upstream) >= s.Count }, func() string {
 			return fmt.Sprintf("%d of %d attempts arrived", r.up.arrived(s.IDs, s.Upstream), s.Count)
 		})
 	case sut.AsyncHeld:
-		r.barrier(ctx, s, rec, func() bool { return r.up.heldNow(s.IDs, s.Upstream) >= s.Count }, func() string {
+		r.work(ctx, s, rec, func() bool { return r.up.heldNow(s.IDs, s.Upstream) >= s.Count }, func() string {
 			return fmt.Sprintf("%d of %d are held", r.up.heldNow(s.IDs, s.Upstream), s.Count)
 		})
 		r.await(ctx, s.Quiet, never)
@@ -140,6 +164,10 @@ func (r *rig) processorStep(ctx, take context.Context, s sut.AsyncStep, rec *evi
 		r.barrier(ctx, s, rec, func() bool { rec.Detail = p.says(s.Names); return rec.Detail != "" }, func() string { return "it has not printed that" })
 	case sut.AsyncScrape:
 		return r.scrape(ctx, p, s, rec)
+	case sut.AsyncWatch:
+		return r.watch(p)
+	case sut.AsyncAsk:
+		return r.ask(ctx, s, rec)
 	case sut.AsyncLoad:
 		return r.fault(ctx, take, p, s, rec)
 	default: // AsyncGet
@@ -201,20 +229,22 @@ func (r *rig) tries(ctx context.Context, s sut.AsyncStep) error {
 	slots := make(chan struct{}, parallelTries)
 	errs := make([]error, len(s.Tries))
 	records := make([]evidence.Process, len(s.Tries))
-	for i, t := range s.Tries {
+	programs := make([]*program, len(s.Tries))
+	for i, t := range s.Tries { // all before the first one is started: tokens make what they name, which is not for several at a time
 		r.trials++
-		p, err := r.program("try-" + strconv.Itoa(r.trials))
-		if err != nil {
+		var err error
+		if programs[i], err = r.program("try-" + strconv.Itoa(r.trials)); err != nil {
 			return err
 		}
-		// Tokens make what they name, which is not for several at a time.
-		if _, err := r.argv(ctx, p, t.Setup); err != nil {
-			return err
+		if err := r.make(ctx, programs[i], t.Setup); err != nil {
+			return fmt.Errorf("case %q: %w", t.Case, err)
 		}
+	}
+	for i, t := range s.Tries {
 		group.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			records[i], errs[i] = r.try(ctx, t, p)
+			records[i], errs[i] = r.try(ctx, t, programs[i])
 		})
 	}
 	group.Wait()
@@ -225,6 +255,13 @@ func (r *rig) tries(ctx context.Context, s sut.AsyncStep) error {
 		r.out.Process(records[i])
 	}
 	return nil
+}
+
+// make makes whatever the tokens of a setup name.
+func (r *rig) make(ctx context.Context, p *program, s sut.AsyncSetup) error {
+	texts := slices.Concat([]string{s.Config}, s.Flags, slices.Collect(maps.Values(s.Files)), slices.Collect(maps.Values(s.Env)))
+	_, err := r.expandAll(ctx, p, texts)
+	return err
 }
 
 // scrape reads a metrics page into samples.
@@ -337,7 +374,7 @@ func (r *rig) fault(ctx, _ context.Context, p *program, s sut.AsyncStep, rec *ev
 	before := r.taken(s.IDs)
 	rng := rand.New(rand.NewPCG(uint64(s.Count), uint64(before)))
 	n := 1 + rng.IntN(max(1, s.Count))
-	if !r.await(ctx, limit(s), func() bool { return r.taken(s.IDs) >= before+n }) {
+	if !r.reach(ctx, limit(s), func() bool { return r.taken(s.IDs) >= before+n }) {
 		rec.OK, rec.Detail = false, fmt.Sprintf("%d results did not come", n)
 		return nil
 	}
@@ -423,7 +460,7 @@ func (r *rig) listen(take context.Context, s sut.AsyncStep) error {
 			return fmt.Errorf("channel %s: %w", s.List, err)
 		}
 		r.tasks.Go(func() {
-			defer sub.Close()
+			defer func() { _ = sub.Close() }()
 			for {
 				m, err := sub.ReceiveMessage(take)
 				if err != nil {
@@ -442,9 +479,6 @@ func (r *rig) listen(take context.Context, s sut.AsyncStep) error {
 				if err == nil {
 					r.take(s.List, v)
 					continue
-				}
-				if err != redis.Nil && take.Err() != nil {
-					return
 				}
 				pause(take)
 			}

@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
@@ -60,11 +61,11 @@ func (r *rig) token(ctx context.Context, p *program, name string) (string, error
 	case "PROM":
 		if r.prom == nil {
 			s, err := newSource(r.clock, r.note)
-			if err == nil {
-				err = s.queries()
-			}
 			if err != nil {
 				return "", err
+			}
+			if err := s.queries(); err != nil {
+				return "", errors.Join(err, s.close())
 			}
 			r.prom = s
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/llm-weir/weir/harness/clock"
+	"github.com/llm-weir/weir/harness/env/binary"
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
 )
@@ -66,10 +68,10 @@ func (u *upstreams) url(name string, t *tls.Config) (string, error) {
 	u.mu.Lock()
 	s := u.servers[name]
 	if s == nil {
-		s = &upstreamServer{name: name, addr: "127.0.0.1:0", tls: t}
+		s = &upstreamServer{name: name, tls: t}
 		u.servers[name] = s
 		u.mu.Unlock()
-		if err := u.listen(s); err != nil {
+		if err := settle(binary.FreePort, func(addr string) error { s.addr = addr; return u.listen(s) }); err != nil {
 			return "", err
 		}
 	} else {
@@ -80,6 +82,23 @@ func (u *upstreams) url(name string, t *tls.Config) (string, error) {
 		scheme = "https"
 	}
 	return scheme + "://" + s.addr, nil
+}
+
+// settle finds a port to listen on, of those that nobody is given by chance: it is kept while nothing listens there. Another program may
+// take one between the choice and the use of it.
+func settle(port func() (int, error), listen func(addr string) error) error {
+	var errs []error
+	for range 10 {
+		n, err := port()
+		if err == nil {
+			err = listen(fmt.Sprintf("127.0.0.1:%d", n))
+		}
+		if err == nil {
+			return nil
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 func (u *upstreams) listen(s *upstreamServer) error {
@@ -237,7 +256,7 @@ func breakOff(w http.ResponseWriter, rule sut.AsyncReply, status int) {
 	if err != nil {
 		return
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	if rule.Mode == "cut" {
 		_, _ = fmt.Fprintf(c, "HTTP/1.1 %d OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", status, len(completion), completion[:len(completion)/2])
 	}
@@ -312,8 +331,6 @@ func (u *upstreams) close() []evidence.Observation {
 	u.mu.Lock()
 	u.ended = true
 	servers := u.servers
-	u.mu.Unlock()
-	u.mu.Lock()
 	var out []evidence.Observation
 	for _, o := range u.attempts { // before anything is let go: what is inside now was inside when the scenario was over
 		c, a := *o, *o.Attempt
