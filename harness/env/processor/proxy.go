@@ -26,14 +26,10 @@ type proxy struct {
 }
 
 func newProxy(target string, t *tls.Config) (*proxy, error) {
-	// It returns to its port after an outage: no port that the system gives to whoever connects meanwhile.
-	port, err := binary.FreePort()
-	if err != nil {
-		return nil, err
-	}
-	p := &proxy{target: target, addr: fmt.Sprintf("127.0.0.1:%d", port), tls: t, conns: map[net.Conn]bool{}, gate: make(chan struct{})}
+	p := &proxy{target: target, tls: t, conns: map[net.Conn]bool{}, gate: make(chan struct{})}
 	close(p.gate)
-	return p, p.up()
+	// It returns to its port after an outage: no port that the system gives to whoever connects meanwhile.
+	return p, settle(binary.FreePort, func(addr string) error { p.addr = addr; return p.up() })
 }
 
 // up listens, at the same address as before.
