@@ -24,7 +24,10 @@ import (
 	"github.com/llm-weir/weir/sim-vllm/server"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	// A library of the batch processor's starts it when it is loaded.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("go.opencensus.io/stats/view.(*worker).start"))
+}
 
 // world is two simulators behind a router that takes turns and has no queue.
 type world struct {
