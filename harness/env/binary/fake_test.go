@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"os/signal"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,6 +47,18 @@ func fake(mode, config, grpcPort, healthPort, metricsPort, endpoints, objectives
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	switch mode {
+	case "ports": // says which it has, in one write, and ends with its input
+		var all []string
+		for range 70 {
+			p, err := FreePort()
+			if err != nil {
+				return 1
+			}
+			all = append(all, strconv.Itoa(p))
+		}
+		fmt.Println(strings.Join(all, " "))
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return 0
 	case "exits":
 		fmt.Println("no licence found")
 		return 7
