@@ -56,12 +56,13 @@ func Find(id string) (Requirement, bool) {
 }
 
 // Scenarios lists the conformance scenarios in the order in which they are played and reported. The activation probe is first: what
-// depends on a gate that never closes shows nothing.
+// depends on a gate that never closes shows nothing. The chain comes next, because its scenarios are the longest: nobody is left waiting for
+// one of them in the end.
 func Scenarios() []scenario.Scenario {
-	return slices.Concat(activationScenarios, classificationScenarios, priorityScenarios, fairnessScenarios, orderingScenarios,
+	return slices.Concat(activationScenarios, chainScenarios, classificationScenarios, priorityScenarios, fairnessScenarios, orderingScenarios,
 		saturationScenarios, ceilingScenarios, holdbackScenarios, backlogScenarios, capacityScenarios, endingScenarios, evictionScenarios, surfaceScenarios, gateScenarios, queueScenarios,
 		contractScenarios, wireScenarios, objectScenarios, pageScenarios, stageScenarios, matrixScenarios, multiScenarios, kubeScenarios, loadScenarios,
-		chainScenarios, benchScenarios, kneeScenarios, consolidationScenarios, settingScenarios, patternScenarios)
+		benchScenarios, kneeScenarios, consolidationScenarios, settingScenarios, patternScenarios)
 }
 
 // asyncBenchmark is the one among the benchmarks that scenarios of Async Processors measure.
