@@ -73,7 +73,15 @@ type System struct {
 }
 
 // New makes a system; nothing runs before Play.
-func New(o Options) *System { return &System{opts: o} }
+func New(o Options) *System {
+	redis.SetLogger(silent{}) // connections to brokers that end are no news here
+	return &System{opts: o}
+}
+
+type silent struct{}
+
+// Printf implements the client library's logger.
+func (silent) Printf(context.Context, string, ...any) {}
 
 // Describe implements sut.System.
 func (s *System) Describe() sut.Implementation { return s.opts.Implementation }
