@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/llm-weir/weir/harness/evidence"
@@ -160,13 +159,6 @@ func asyncCheck(s Spec, r *evidence.Run, f func(Async, *evidence.Run) finding) f
 	return unhinged(*s.Async, r, f(*s.Async, r))
 }
 
-func matchesID(ids []string, id string) bool {
-	return len(ids) == 0 || slices.ContainsFunc(ids, func(p string) bool {
-		prefix, ok := strings.CutSuffix(p, "*")
-		return p == id || ok && strings.HasPrefix(id, prefix)
-	})
-}
-
 // asyncSpan is the window of a check; why says what is missing.
 func asyncSpan(a Async, r *evidence.Run) (from, to int64, why string) {
 	to = math.MaxInt64
@@ -203,7 +195,7 @@ type attempt struct {
 func (a Async) attempts(r *evidence.Run, from, to int64) []attempt {
 	var out []attempt
 	for _, o := range r.Observations {
-		if x := o.Attempt; x != nil && o.At >= from && o.At <= to && matchesID(a.IDs, x.ID) && (a.Upstream == "" || a.Upstream == x.Upstream) && (!a.First || x.Nth == 1) {
+		if x := o.Attempt; x != nil && o.At >= from && o.At <= to && evidence.Among(a.IDs, x.ID) && (a.Upstream == "" || a.Upstream == x.Upstream) && (!a.First || x.Nth == 1) {
 			out = append(out, attempt{o.At, x})
 		}
 	}
@@ -220,7 +212,7 @@ type result struct {
 func (a Async) results(r *evidence.Run) map[string][]result {
 	out := map[string][]result{}
 	for _, o := range r.Observations {
-		if x := o.Result; x != nil && matchesID(a.IDs, x.ID) {
+		if x := o.Result; x != nil && evidence.Among(a.IDs, x.ID) {
 			out[x.ID] = append(out[x.ID], result{o.At, x})
 		}
 	}

@@ -61,7 +61,7 @@ const idle = "no processor did anything that could be seen"
 func (a Async) messages(r *evidence.Run, until int64) []string {
 	var out []string
 	for _, o := range r.Observations {
-		if m := o.Message; m != nil && o.At <= until && matchesID(a.IDs, m.ID) {
+		if m := o.Message; m != nil && o.At <= until && evidence.Among(a.IDs, m.ID) {
 			out = append(out, m.ID)
 		}
 	}
@@ -89,7 +89,7 @@ func (a Async) unsent(r *evidence.Run, until int64) string {
 		return "nothing was submitted"
 	}
 	for _, p := range a.IDs {
-		if !slices.ContainsFunc(sent, func(id string) bool { return matchesID([]string{p}, id) }) {
+		if !slices.ContainsFunc(sent, func(id string) bool { return evidence.Among([]string{p}, id) }) {
 			return p + " was not submitted"
 		}
 	}
@@ -146,7 +146,7 @@ func (a Async) disorder(seen []string) (why string, witnesses []string) {
 }
 
 func groupOf(groups [][]string, id string) int {
-	return slices.IndexFunc(groups, func(g []string) bool { return len(g) > 0 && matchesID(g, id) })
+	return slices.IndexFunc(groups, func(g []string) bool { return len(g) > 0 && evidence.Among(g, id) })
 }
 
 func hasGroup(groups [][]string, ids []string, g int) bool {

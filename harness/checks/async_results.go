@@ -174,7 +174,7 @@ func asyncFields(a Async, r *evidence.Run) finding {
 	kinds := map[string]bool{}
 	n := 0
 	for _, o := range r.Observations {
-		if o.Result == nil || !matchesID(a.IDs, o.Result.ID) {
+		if o.Result == nil || !evidence.Among(a.IDs, o.Result.ID) {
 			continue
 		}
 		n++

@@ -19,7 +19,6 @@ import (
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/profile"
 	"github.com/llm-weir/weir/harness/report"
-	"github.com/llm-weir/weir/harness/run"
 	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/harness/verdict"
 	"github.com/llm-weir/weir/reference/epconfig"
@@ -111,19 +110,7 @@ func (c *certifyCmd) Run(con *console) error {
 	if c.Keep {
 		opts.Parallel, opts.Keep = 1, screen.keep
 	}
-	s, err := run.New(opts)
-	if err != nil {
-		return err
-	}
-	if err := specs(con.ctx, s, screen.result); err != nil {
-		return err
-	}
-	b, results, err := s.Seal()
-	screen.close()
-	if err != nil {
-		return err
-	}
-	return finish(con, screen, b, results, c.Out, c.argv())
+	return play(con, opts, screen, c.Out, c.argv())
 }
 
 // contracts finds the judged profile and the contract of the reference.

@@ -15,7 +15,6 @@ import (
 	"github.com/llm-weir/weir/harness/env/processor"
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/profile"
-	"github.com/llm-weir/weir/harness/run"
 	"github.com/llm-weir/weir/harness/sut"
 )
 
@@ -82,19 +81,7 @@ func (c *certifyAsyncCmd) Run(con *console) error {
 	unjudged := opts.Manifest.Unjudged
 	opts.Manifest = c.manifest()
 	opts.Manifest.Unjudged, opts.Manifest.Implementation, opts.Manifest.Command = unjudged, o.Implementation, d
-	s, err := run.New(opts)
-	if err != nil {
-		return err
-	}
-	if err := specs(con.ctx, s, screen.result); err != nil {
-		return err
-	}
-	b, results, err := s.Seal()
-	screen.close()
-	if err != nil {
-		return err
-	}
-	return finish(con, screen, b, results, c.Out, c.argv())
+	return play(con, opts, screen, c.Out, c.argv())
 }
 
 // options name the processor; the second value is its command as the manifest has it, "" for the built-in one.

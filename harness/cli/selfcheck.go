@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/llm-weir/weir/harness/profile"
-	"github.com/llm-weir/weir/harness/run"
 	"github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/selfcheck"
 	"github.com/llm-weir/weir/harness/verdict"
@@ -159,13 +158,7 @@ func (c *selfcheckCmd) judge() (selfcheck.Judge, error) {
 		}
 		o.New = certify.system(p, contract, m.Tamper)
 		o.Manifest.Mutant = m.Name
-		s, err := run.New(o)
-		if err != nil {
-			return nil, err
-		}
-		s.Start(ctx)
-		_, results, err := s.Seal()
-		return results, err
+		return judge(ctx, o)
 	}, nil
 }
 

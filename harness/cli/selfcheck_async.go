@@ -13,7 +13,6 @@ import (
 	"github.com/llm-weir/weir/harness/env/binary"
 	"github.com/llm-weir/weir/harness/env/processor"
 	"github.com/llm-weir/weir/harness/profile"
-	"github.com/llm-weir/weir/harness/run"
 	"github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/selfcheck"
 	"github.com/llm-weir/weir/harness/sut"
@@ -79,13 +78,7 @@ func (c *selfcheckCmd) asyncJudge(mutants []selfcheck.Mutant) (selfcheck.Judge, 
 			return processor.New(processor.Options{Command: command, RedisServer: c.RedisServer})
 		}
 		o.Manifest.Mutant = m.Name
-		s, err := run.New(o)
-		if err != nil {
-			return nil, err
-		}
-		s.Start(ctx)
-		_, results, err := s.Seal()
-		return results, err
+		return judge(ctx, o)
 	}, nil
 }
 

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"math"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -90,20 +89,13 @@ func (l *BatchLog) Result(raw []byte) {
 	l.wake()
 }
 
-func among(ids []string, id string) bool {
-	return len(ids) == 0 || slices.ContainsFunc(ids, func(p string) bool {
-		prefix, ok := strings.CutSuffix(p, "*")
-		return p == id || ok && strings.HasPrefix(id, prefix)
-	})
-}
-
 // Results counts results.
 func (l *BatchLog) Results(ids []string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := 0
 	for id, k := range l.results {
-		if among(ids, id) {
+		if evidence.Among(ids, id) {
 			n += k
 		}
 	}
@@ -116,7 +108,7 @@ func (l *BatchLog) Tried(ids []string, status int) int {
 	defer l.mu.Unlock()
 	n := 0
 	for _, o := range l.tries {
-		if a := o.Attempt; among(ids, a.ID) && a.End != evidence.Never && (status == 0 || a.Status == status) {
+		if a := o.Attempt; evidence.Among(ids, a.ID) && a.End != evidence.Never && (status == 0 || a.Status == status) {
 			n++
 		}
 	}

@@ -28,17 +28,11 @@ func NewSample(xs []float64) Sample {
 	return Sample{sorted: s}
 }
 
-// N is the number of measurements.
-func (s Sample) N() int { return len(s.sorted) }
-
 // Min is the smallest measurement.
 func (s Sample) Min() float64 { return s.NearestRank(0) }
 
 // Max is the largest measurement.
 func (s Sample) Max() float64 { return s.NearestRank(1) }
-
-// Mean is the arithmetic mean.
-func (s Sample) Mean() float64 { return Mean(s.sorted) }
 
 // NearestRank is the smallest measurement x such that at least the share p of all measurements is <= x: element ceil(p*n),
 // counted from 1 (p = 0 gives the smallest). The result was really measured; p outside [0,1] gives NaN.

@@ -113,19 +113,12 @@ func (s *stage) Enqueue(queue string, m sut.AsyncMessage) error {
 
 // Results implements sut.Batcher.
 func (s *stage) Results(ids []string) int {
-	return len(slices.DeleteFunc(slices.Clone(s.results), func(id string) bool { return !among(ids, id) }))
+	return len(slices.DeleteFunc(slices.Clone(s.results), func(id string) bool { return !evidence.Among(ids, id) }))
 }
 
 // Tried implements sut.Batcher.
 func (s *stage) Tried(ids []string, status int) int {
-	return len(slices.DeleteFunc(slices.Clone(s.tries), func(a attempt) bool { return !among(ids, a.id) || status != 0 && status != a.status }))
-}
-
-func among(ids []string, id string) bool {
-	return len(ids) == 0 || slices.ContainsFunc(ids, func(p string) bool {
-		prefix, ok := strings.CutSuffix(p, "*")
-		return p == id || ok && strings.HasPrefix(id, prefix)
-	})
+	return len(slices.DeleteFunc(slices.Clone(s.tries), func(a attempt) bool { return !evidence.Among(ids, a.id) || status != 0 && status != a.status }))
 }
 
 func (s *stage) dispatch() {

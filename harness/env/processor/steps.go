@@ -438,7 +438,7 @@ func (r *rig) taken(ids []string) int {
 	defer r.mu.Unlock()
 	n := 0
 	for id, k := range r.results {
-		if matches(ids, id) {
+		if evidence.Among(ids, id) {
 			n += k
 		}
 	}

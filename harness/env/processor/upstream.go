@@ -151,17 +151,9 @@ func (u *upstreams) answer(rules []sut.AsyncReply) {
 	u.rules = rules
 }
 
-// matches tells whether an id is among ids; an id that ends with an asterisk is a prefix, none means all.
-func matches(ids []string, id string) bool {
-	return len(ids) == 0 || slices.ContainsFunc(ids, func(p string) bool {
-		prefix, ok := strings.CutSuffix(p, "*")
-		return p == id || ok && strings.HasPrefix(id, prefix)
-	})
-}
-
 func (u *upstreams) rule(id, upstream string) sut.AsyncReply {
 	for _, r := range u.rules {
-		if (r.Upstream == "" || r.Upstream == upstream) && matches(r.IDs, id) {
+		if (r.Upstream == "" || r.Upstream == upstream) && evidence.Among(r.IDs, id) {
 			return r
 		}
 	}
@@ -288,7 +280,7 @@ func (u *upstreams) heldNow(ids []string, upstream string) int {
 	defer u.mu.Unlock()
 	n := 0
 	for _, h := range u.held {
-		if (upstream == "" || h.upstream == upstream) && matches(ids, h.id) {
+		if (upstream == "" || h.upstream == upstream) && evidence.Among(ids, h.id) {
 			n++
 		}
 	}
@@ -302,7 +294,7 @@ func (u *upstreams) release(ids []string, upstream string, n int) []string {
 	var out []string
 	var rest []*heldRequest
 	for _, h := range u.held {
-		if (n == 0 || len(out) < n) && (upstream == "" || h.upstream == upstream) && matches(ids, h.id) {
+		if (n == 0 || len(out) < n) && (upstream == "" || h.upstream == upstream) && evidence.Among(ids, h.id) {
 			close(h.release)
 			out = append(out, h.id)
 			continue
@@ -319,7 +311,7 @@ func (u *upstreams) arrived(ids []string, upstream string) int {
 	defer u.mu.Unlock()
 	n := 0
 	for _, o := range u.attempts {
-		if (upstream == "" || o.Attempt.Upstream == upstream) && matches(ids, o.Attempt.ID) {
+		if (upstream == "" || o.Attempt.Upstream == upstream) && evidence.Among(ids, o.Attempt.ID) {
 			n++
 		}
 	}
