@@ -34,8 +34,8 @@ const (
 	HTMLFile     = "report.html"
 )
 
-// ClaimBoundary says what kind of evidence every verdict rests on.
-const ClaimBoundary = "black-box evidence from clients and model servers"
+// ClaimBoundary says what kind of evidence every verdict rests on, of a picker or of a processor.
+const ClaimBoundary = "black-box evidence: what clients, model servers and brokers saw, and what the system published"
 
 // Input is everything a report is made of.
 type Input struct {
