@@ -136,7 +136,7 @@ func (p *Program) Restart(ctx context.Context) error {
 func (p *Program) awaitReady(outer context.Context) error {
 	ctx, cancel := context.WithTimeout(outer, p.cfg.StartLimit)
 	defer cancel()
-	missing := "nobody has looked" // at the last look that was not cut short
+	missing := "nobody has looked" // at the last look
 	look := probe{grpc: p.ports.grpc, health: p.ports.health, tls: p.cfg.TLS}
 	defer look.close()
 	refused := func(why string) error {
@@ -153,7 +153,11 @@ func (p *Program) awaitReady(outer context.Context) error {
 		if p.process.gone() {
 			return refused("")
 		}
-		ok, why := look.ready(ctx)
+		// A look takes the time it needs: one cut off by the limit would blame the program for what was only not awaited.
+		ok, why := look.ready(outer)
+		if !ok {
+			missing = why
+		}
 		switch {
 		case outer.Err() != nil:
 			return context.Cause(outer)
@@ -164,7 +168,6 @@ func (p *Program) awaitReady(outer context.Context) error {
 		case ok:
 			return nil
 		}
-		missing = why
 		pause()
 	}
 }
