@@ -358,17 +358,19 @@ func asyncShare(a Async, r *evidence.Run) finding {
 }
 
 // asyncSpread: the second attempts of the ids are spread over at least Min bins of width Gap, and so are the times from first to second: first
-// attempts that came one after the other spread what follows them, however regular it is. Clusters of both are needed.
+// attempts that came one after the other spread what follows them, however regular it is. Clusters of both are needed. Nothing spreads the
+// first attempts but the time that sending them takes: where the second ones take less than three times as long, that may be all there is.
 func asyncSpread(a Async, r *evidence.Run) finding {
 	if a.Gap <= 0 || a.Min < 2 || a.Clusters < a.Min {
 		return notEngaged("any spread would do")
 	}
-	first, bins, delays, seconds := map[string]int64{}, map[int64]bool{}, map[int64]bool{}, 0
+	first, burst, bins, delays, seconds := map[string]int64{}, map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, 0
 	for _, x := range a.attempts(r, 0, math.MaxInt64) {
 		at, ok := first[x.ID]
 		switch {
 		case x.Nth == 1:
 			first[x.ID] = x.at
+			burst[x.at/int64(a.Gap)] = true
 		case x.Nth == 2 && ok:
 			seconds++
 			bins[x.at/int64(a.Gap)] = true
@@ -380,6 +382,9 @@ func asyncSpread(a Async, r *evidence.Run) finding {
 	}
 	if n := min(len(bins), len(delays)); n < a.Min {
 		return fail(fmt.Sprintf("%d bins", n), fmt.Sprintf("%d second attempts fall into %d bins of %s, and %d after the first, expected at least %d", seconds, len(bins), a.Gap, len(delays), a.Min))
+	}
+	if len(bins) < 3*len(burst) {
+		return notEngaged(fmt.Sprintf("the first attempts, which nothing spreads, take %d bins of %s already, and the second ones %d: sending them may need that long", len(burst), a.Gap, len(bins)))
 	}
 	return pass(fmt.Sprintf("%d bins", len(bins)), fmt.Sprintf("%d second attempts", seconds))
 }

@@ -308,6 +308,7 @@ var spreadTrials = []trial{
 	{"async-spread", "failing", "all after the same time", asked(tenBins), scattered(1, func(int) int { return 2000 }), fail},
 	{"async-spread", "failing", "all after the same time, and the first ones were spread themselves", asked(tenBins), scattered(100, func(int) int { return 2000 }), fail},
 	{"async-spread", "failing", "all at the same instant, whenever they came first", asked(tenBins), scattered(100, func(i int) int { return 2000 - 100*i }), fail},
+	{"async-spread", "degenerate", "sending takes as long as the spread", asked(tenBins), scattered(100, func(i int) int { return 2000 + 50*i }), inconclusive},
 	{"async-spread", "degenerate", "too few second attempts", asked(tenBins), scattered(1, func(i int) int { return 2000 + 150*i }).forget(func(o evidence.Observation) bool {
 		return o.Attempt != nil && o.Attempt.Nth == 2 && o.Attempt.ID == "m3"
 	}), inconclusive},

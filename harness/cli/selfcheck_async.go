@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/llm-weir/weir/harness/checks"
@@ -56,6 +57,7 @@ func (c *selfcheckCmd) asyncJudge(mutants []selfcheck.Mutant) (selfcheck.Judge, 
 	for _, m := range mutants {
 		all = append(all, m.Meant...)
 	}
+	machine := &sync.RWMutex{}
 	return func(ctx context.Context, m selfcheck.Mutant, seed uint64) ([]verdict.Result, error) {
 		command, err := asyncCommand(m)
 		if err != nil {
@@ -73,7 +75,7 @@ func (c *selfcheckCmd) asyncJudge(mutants []selfcheck.Mutant) (selfcheck.Judge, 
 		if len(o.Scenarios) == 0 {
 			return nil, nil
 		}
-		o.Parallel, o.Limit = parallel, 4*time.Minute
+		o.Parallel, o.Limit, o.Machine = parallel, 4*time.Minute, machine
 		o.New = func() sut.System {
 			return processor.New(processor.Options{Command: command, RedisServer: c.RedisServer})
 		}

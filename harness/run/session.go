@@ -32,6 +32,9 @@ type Options struct {
 	New func() sut.System
 	// Parallel is the number of scenarios at a time; more is faster and noisier. 0 means 1.
 	Parallel int
+	// Machine is shared by sessions that play at the same time: a scenario that wants to be alone keeps the scenarios of all of them away. nil:
+	// no other session plays.
+	Machine *sync.RWMutex
 	// Limit ends a scenario that hangs; 0: two minutes. It is wall-clock time, also for virtual runs.
 	Limit time.Duration
 	// Manifest carries what the caller knows: argv, seed, commit, environment.
@@ -157,6 +160,7 @@ func (s *Session) playAll(ctx context.Context, parallel int, take func(scenario.
 func (s *Session) playOne(ctx context.Context, i int) {
 	c := s.opts.Scenarios[i]
 	defer close(s.done[i])
+	defer s.claim(c.Alone)()
 	p := Progress{Name: c.Name, Title: c.Title, Index: i, Total: len(s.opts.Scenarios)}
 	s.tell(p)
 	rec := evidence.NewRecorder(c.Name)
@@ -187,6 +191,21 @@ func (s *Session) playOne(ctx context.Context, i int) {
 		p.Error = err.Error()
 	}
 	s.tell(p)
+}
+
+// claim takes the machine, or a share of it, and gives what returns it.
+func (s *Session) claim(alone bool) func() {
+	m := s.opts.Machine
+	switch {
+	case m == nil:
+		return func() {}
+	case alone:
+		m.Lock()
+		return m.Unlock
+	default:
+		m.RLock()
+		return m.RUnlock
+	}
 }
 
 // runDuration is how long a scenario played, by its own clock.

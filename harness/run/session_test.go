@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -329,5 +331,48 @@ func TestScenariosThatWantToBeAlone(t *testing.T) {
 	sealed(t, t.Context(), o)
 	if worst != 0 || len(order) != 5 || order[4] != "A" || order[3] != "P" || !slices.Contains(order[:3], "D") {
 		t.Errorf("A was played beside %d others, in the order %v", worst, order)
+	}
+}
+
+func TestSessionsShareTheMachine(t *testing.T) {
+	machine := &sync.RWMutex{}
+	began, busy := make(chan struct{}), make(chan struct{})
+	var beside atomic.Bool
+	other := options(nil, compiled("B"))
+	other.Machine = machine
+	other.New = func() sut.System {
+		return &system{play: func(_ context.Context, out evidence.Sink) error {
+			close(busy)
+			for machine.TryRLock() { // until somebody waits for the whole machine, or plays without it
+				machine.RUnlock()
+				select {
+				case <-began:
+					beside.Store(true)
+					serve(out)
+					return nil
+				default:
+					runtime.Gosched()
+				}
+			}
+			serve(out)
+			return nil
+		}}
+	}
+	alone := compiled("A")
+	alone.Alone = true
+	o := options(nil, alone)
+	o.Machine = machine
+	o.OnScenario = func(p run.Progress) {
+		if !p.Done {
+			close(began)
+		}
+	}
+	var both sync.WaitGroup
+	both.Go(func() { sealed(t, t.Context(), other) })
+	<-busy
+	both.Go(func() { sealed(t, t.Context(), o) })
+	both.Wait()
+	if beside.Load() {
+		t.Error("a scenario that wants to be alone was played beside one of another session")
 	}
 }

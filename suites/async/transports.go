@@ -79,9 +79,10 @@ var transportScenarios = []s.Scenario{
 		a.Hold("x*")
 		a.Serve(s.WithPools(s.Transport(s.Queue("x").With(doc{"worker_pool_id": "one"}), s.Queue("y").With(doc{"igw_base_url": "$UPSTREAM_b", "worker_pool_id": "two"})),
 			[]doc{{"id": "one", "workers": 2}, {"id": "two", "workers": 2}}))
+		// Both workers of x are busy before anything of y is there: were they shared, y would wait.
 		a.Submit("x-in", "x", s.Messages("x", 5)...)
-		a.Submit("y-in", "y", s.Messages("y", 5)...)
 		a.Held("x-held", 2, 0, "x*")
+		a.Submit("y-in", "y", s.Messages("y", 5)...)
 		a.Results("y-done", 5, 0, "y*")
 		a.Release("x-free", 2, "x*")
 		a.Answer()
