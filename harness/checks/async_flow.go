@@ -359,7 +359,7 @@ func asyncShare(a Async, r *evidence.Run) finding {
 
 // asyncSpread: the second attempts of the ids are spread over at least Min bins of width Gap, and so are the times from first to second: first
 // attempts that came one after the other spread what follows them, however regular it is. Clusters of both are needed. Nothing spreads the
-// first attempts but the time that sending them takes: where the second ones take less than three times as long, that may be all there is.
+// first attempts but the time that sending them takes: where the second ones take less than twice as long, that may be all there is.
 func asyncSpread(a Async, r *evidence.Run) finding {
 	if a.Gap <= 0 || a.Min < 2 || a.Clusters < a.Min {
 		return notEngaged("any spread would do")
@@ -383,7 +383,7 @@ func asyncSpread(a Async, r *evidence.Run) finding {
 	if n := min(len(bins), len(delays)); n < a.Min {
 		return fail(fmt.Sprintf("%d bins", n), fmt.Sprintf("%d second attempts fall into %d bins of %s, and %d after the first, expected at least %d", seconds, len(bins), a.Gap, len(delays), a.Min))
 	}
-	if len(bins) < 3*len(burst) {
+	if len(bins) < 2*len(burst) {
 		return notEngaged(fmt.Sprintf("the first attempts, which nothing spreads, take %d bins of %s already, and the second ones %d: sending them may need that long", len(burst), a.Gap, len(bins)))
 	}
 	return pass(fmt.Sprintf("%d bins", len(bins)), fmt.Sprintf("%d second attempts", seconds))
