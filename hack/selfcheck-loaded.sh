@@ -25,7 +25,7 @@ one() {
 }
 export -f one
 export out LEVEL PARALLEL
-start=$SECONDS
+start=$SECONDS commit=$(git describe --always --dirty)
 seq "$RUNS" | xargs -P "$STREAMS" -I{} bash -c 'one {}'
 count() { (grep -lx "$1" "$out"/*.rc || true) | wc -l; }
 passed=$(count 0) failed=$(count 1) inconclusive=$(count 3)
@@ -33,7 +33,7 @@ passed=$(count 0) failed=$(count 1) inconclusive=$(count 3)
   echo "# The reference under load"
   echo
   echo "$passed of $RUNS certifications of the unmutated reference passed (level $LEVEL, real sockets, $PARALLEL scenarios at a time, $STREAMS certification(s) at a"
-  echo "time) beside a busy loop on each of $cores cores, in $(((SECONDS - start) / 60)) minutes, at commit $(git describe --always --dirty). $failed failed,"
+  echo "time) beside a busy loop on each of $cores cores, in $(((SECONDS - start) / 60)) minutes, at commit $commit. $failed failed,"
   echo "$inconclusive were inconclusive, $((RUNS - passed - failed - inconclusive)) broke."
   for rc in "$out"/*.rc; do
     [ "$(cat "$rc")" = 0 ] && continue
