@@ -270,6 +270,12 @@ func mean(xs []float64) estimate {
 	return estimate{stats.Mean(xs), stats.BlockBootstrapMean(xs, resampling), len(xs)}
 }
 
+// above tells whether e is proved to be larger than o: 0 lies below the interval of their difference, which is made of the intervals of both
+// (the method of variance estimates recovery). That two intervals do not meet would be more than is asked.
+func (e estimate) above(o estimate) bool {
+	return e.value-o.value > math.Hypot(e.value-e.Lo, o.Hi-o.value)
+}
+
 // within decides whether e lies between lo and hi, with proof either way; more says how many more samples would decide.
 func (e estimate) within(lo, hi float64) (kind verdict.Kind, more string) {
 	switch {

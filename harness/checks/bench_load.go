@@ -125,7 +125,7 @@ func overload(s Spec, r *evidence.Run) finding {
 	p95 := quantile(queued(r, high), 0.95)
 	third := len(low) / 3
 	early, late := quantile(queued(r, low[:third]), 0.5), quantile(queued(r, low[2*third:]), 0.5)
-	figure := fmt.Sprintf("high p95 wait %v s (≤ %.3f), low median %.3g → %.3g s", p95, bound, early.value, late.value)
+	figure := fmt.Sprintf("high p95 wait %v s (≤ %.3f), low median %v → %v s", p95, bound, early, late)
 	kind, more := p95.within(math.Inf(-1), bound)
 	switch {
 	case kind == verdict.Inconclusive:
@@ -134,9 +134,9 @@ func overload(s Spec, r *evidence.Run) finding {
 		return fail(figure, fmt.Sprintf("at %.2f times the capacity the high band must wait at most %.3f s at the 95th percentile", factor, bound))
 	case math.IsNaN(early.value) || math.IsNaN(late.value): // where the figure is none, nothing was seen to stay as it was
 		return notEngaged(fmt.Sprintf("a third of %d low requests carries no interval", len(low)))
-	case late.Lo > early.Hi:
+	case late.above(early):
 	case late.value > (1+growth)*early.value: // it grew, by less than so many requests can prove
-		return finding{kind: verdict.Inconclusive, figure: figure, why: "the lower band's wait grew, but the intervals of its first and its last third overlap: more requests would decide",
+		return finding{kind: verdict.Inconclusive, figure: figure, why: "the lower band's wait grew, but between its first and its last third by less than their intervals: more requests would decide",
 			engaged: fmt.Sprintf("%.2f × what was served", factor)}
 	default:
 		return fail(figure, "the lower band must absorb the wait, and its wait does not grow")
