@@ -10,7 +10,7 @@ SOAKS   ?= 8
 PAIRS   ?= 20
 ROUNDS  ?= 20
 
-.PHONY: help build test race certify certify-epp certify-async selfcheck selfcheck-loaded swarm chaos-async fuzz bench verify manifests-verify image packages tools vuln update clean
+.PHONY: help build test race certify certify-epp certify-async selfcheck selfcheck-loaded swarm chaos-async fuzz bench verify manifests-verify image e2e e2e-up e2e-down nightly-gpu packages tools vuln update clean
 
 help: ## show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
@@ -71,11 +71,24 @@ verify: tools ## format, tidy modules, vet, lint, repository rules
 	bin/golangci-lint run ./...
 	go test -count=1 ./harness/lint
 
-manifests-verify: ## every overlay builds, keeps the policy, and its schemas, configurations, alerts and dashboards hold
+manifests-verify: ## every overlay builds, keeps the policy, and its schemas, configurations, alerts and dashboards hold; a kind cluster that is up takes them (server-side dry run)
 	go test -count=1 ./manifests ./harness/env/cluster/render
+	hack/manifests-dry-run.sh
+
+e2e: build bin/kind image ## the whole of it on kind: create, deploy, certify, certify-async, what only a deployment shows, a shared load, delete (KEEP=1 keeps the cluster)
+	hack/e2e.sh
+
+e2e-up: build bin/kind image ## a kind cluster with the stack deployed
+	hack/e2e-up.sh
+
+e2e-down: build bin/kind ## delete the kind cluster
+	bin/weir cluster down --kind-program bin/kind
 
 image: ## the container image of every role, IMAGE (weir:dev)
 	hack/image/build.sh
+
+nightly-gpu: build ## deploy real model servers in the cluster of CONTEXT, load them, write results/gpu
+	CONTEXT=$(CONTEXT) hack/nightly-gpu.sh
 
 packages: ## redis-server of the distribution, which some tests want beside the embedded one
 	sudo -n apt-get update -qq && sudo -n apt-get install -y -qq --no-install-recommends redis-server
@@ -84,6 +97,9 @@ tools: bin/golangci-lint ## the pinned tools of hack/tools
 
 bin/golangci-lint: hack/tools/go.mod
 	go -C hack/tools build -o $(CURDIR)/bin/ tool
+
+bin/kind: hack/tools/go.mod
+	go -C hack/tools build -o $(CURDIR)/bin/kind sigs.k8s.io/kind
 
 vuln: tools ## known vulnerabilities (reports, from a database that comes as a module)
 	hack/vuln.sh

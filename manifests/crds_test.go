@@ -132,7 +132,7 @@ func invalid(s, v any, where string) (p problems) {
 
 // TestCRDs: each resource that a picker watches, and that the small API serves, has a good definition.
 func TestCRDs(t *testing.T) {
-	all := build(t, "crds")
+	all := build(t, "crds", "crds-legacy")
 	for _, crd := range all {
 		if found := definition(crd); len(found) > 0 {
 			t.Errorf("%s", found)
@@ -153,7 +153,7 @@ func TestCRDs(t *testing.T) {
 }
 
 func TestCRDsCanFail(t *testing.T) {
-	whole := build(t, "crds")
+	whole := build(t, "crds", "crds-legacy")
 	schema := []any{"spec", "versions", 0, "schema", "openAPIV3Schema"}
 	in := func(path ...any) []any { return append(slices.Clone(schema), path...) }
 	spec := func(path ...any) []any { return in(append([]any{"properties", "spec", "properties"}, path...)...) }
@@ -200,7 +200,7 @@ func plain(t *testing.T, o any) object {
 
 // TestSamples: the definitions take what is deployed and what the small API shows, and refuse what a picker would.
 func TestSamples(t *testing.T) {
-	crds := build(t, "crds")
+	crds := build(t, "crds", "crds-legacy")
 	check := func(o object) problems {
 		group, _, _ := strings.Cut(text(o, "apiVersion"), "/")
 		crd := crds.named("CustomResourceDefinition", strings.ToLower(text(o, "kind"))+"s."+group)

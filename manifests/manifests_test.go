@@ -29,6 +29,7 @@ func TestParts(t *testing.T) {
 		"kind":       {"Namespace weir", "CustomResourceDefinition inferencepools.inference.networking.k8s.io", "Deployment weir-sim-vllm", "InferenceObjective interactive"},
 		"cluster":    {"Deployment weir-sim-vllm", "Role weir-prometheus"},
 		"gpu":        {"Deployment weir-vllm", "Deployment weir-gateway", "Deployment weir-picker", "Deployment weir-processor", "Namespace weir-gpu"},
+		"certify":    {"Deployment weir-picker", "Deployment weir-sim-vllm", "Role weir-certify", "NetworkPolicy weir-certify-picker"},
 		"monitoring": {"PodMonitor weir-model-servers", "ServiceMonitor weir-picker", "PrometheusRule weir", "ConfigMap weir-dashboard-share"},
 	} {
 		all := build(t, overlay)

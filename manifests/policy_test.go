@@ -166,6 +166,9 @@ func accounts(all objects) (p problems) {
 		p.check(field(w.template, "spec", "automountServiceAccountToken") == bound, "%s: automountServiceAccountToken must be %v: a role is bound to its account, or is not", title(w.object), bound)
 	}
 	for _, sa := range all.of("ServiceAccount") {
+		if passing[text(sa, "metadata", "labels", "app.kubernetes.io/component")] {
+			continue
+		}
 		p.check(users[name(sa)] != "", "ServiceAccount %s is nobody's", name(sa))
 	}
 	return p
@@ -362,11 +365,14 @@ func networks(all objects) (p problems) {
 	return p
 }
 
-// peers checks that pods are there which a policy names, "load" excepted: it comes and goes. Redis and model servers are named by the
+// passing are the components whose pods come and go with a run.
+var passing = map[string]bool{"load": true, "certify": true}
+
+// peers checks that pods are there which a policy names, those that come and go excepted. Redis and model servers are named by the
 // picker for what it may be told to do.
 func peers(p *problems, all objects, n object, list []any, ports []any) {
 	for _, peer := range list {
-		if field(peer, "podSelector") == nil {
+		if field(peer, "podSelector") == nil || passing[text(peer, "podSelector", "matchLabels", "app.kubernetes.io/component")] {
 			continue
 		}
 		found := all.selected(field(peer, "podSelector"))
@@ -431,7 +437,7 @@ func unique(all objects) (p problems) {
 }
 
 // deployments are the overlays as they are deployed, alone or beside each other.
-var deployments = [][]string{{"kind"}, {"cluster"}, {"gpu"}, {"cluster", "monitoring"}}
+var deployments = [][]string{{"kind"}, {"cluster"}, {"gpu"}, {"certify"}, {"kind", "inspect"}, {"cluster", "monitoring"}}
 
 func TestPolicy(t *testing.T) {
 	for _, d := range deployments {

@@ -21,7 +21,7 @@ func judge(tr trial) verdict.Verdict {
 // trials are the hand-written ones and, for each passing one, two that need no hand: the same check of an empty history, and the
 // check without any parameter of the history that satisfies it.
 func trials() []trial {
-	written := slices.Concat(queueTrials, gateTrials, valueTrials, endingTrials, raceTrials, flowTrials, sampleTrials, outsideTrials, wholeTrials, wholeMoreTrials, benchTrials, benchMoreTrials,
+	written := slices.Concat(deployTrials, queueTrials, gateTrials, valueTrials, endingTrials, raceTrials, flowTrials, sampleTrials, outsideTrials, wholeTrials, wholeMoreTrials, benchTrials, benchMoreTrials,
 		asyncFlowTrials, asyncResultTrials, asyncWireTrials, asyncValueTrials, asyncStartTrials, asyncChainTrials)
 	out := slices.Clone(written)
 	for _, tr := range written {

@@ -4,7 +4,7 @@ package checks
 // or where their clocks cannot be compared. Who is said to be waiting is: a request that the model servers have had is not.
 func OutsideOnly(s Spec) bool {
 	switch s.Check {
-	case "startup", "state", "ends", "declared-reasons":
+	case "startup", "state", "ends", "declared-reasons", "recovers", "tells", "planned":
 		return true
 	case "series":
 		return len(s.Waiting) == 0

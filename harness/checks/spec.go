@@ -168,6 +168,7 @@ var library = map[string]func(Spec, *evidence.Run) finding{
 	"same-interval": sameInterval, "shows-bands": showsBands, "gate-engaged": gateEngaged, "pressure": pressure,
 	"busy": busy, "calm": calm, "overload": overload, "knee": knee, "settings-kept": settingsKept,
 	"consolidation": consolidation, "token-pressure": tokenPressure, "demanded": demanded,
+	"recovers": recovers, "tells": tells, "planned": planned,
 	"four-figures": fourFigures, "honest-load": honestLoad, "eviction-recovery": evictionRecovery,
 }
 

@@ -27,7 +27,7 @@ import (
 type certifyCmd struct {
 	Profile          string `default:"llm-d-router-2026-09" help:"Contract to certify against (weir list profiles)."`
 	ReferenceProfile string `help:"Contract the built-in reference is set to; default: the one that is judged."`
-	Env              string `enum:"local,virtual" default:"local" help:"Where the system runs: local (real sockets on this machine) or virtual (virtual time)."`
+	Env              string `enum:"local,virtual,kind,cluster" default:"local" help:"Where the system runs: local (real sockets on this machine), virtual (virtual time), kind (deployed in the kind cluster of weir cluster up) or cluster (deployed in the one that --kubeconfig or --context names)."`
 	Seed             uint64 `help:"Seed of the loads; 0 draws one. It is printed first."`
 	Out              string `type:"path" help:"Folder of the evidence bundle; default: a new one under .weir/."`
 	Level            string `enum:"core,extended,slow" default:"core" help:"core: core rows and the rest of the first certification run; extended: every row that has a scenario; slow: also those that wait for minutes (in virtual time extended plays them too)."`
@@ -37,6 +37,8 @@ type certifyCmd struct {
 	NoColor          bool   `help:"No colours and no progress bar."`
 	externalFlags
 	runningFlags
+	clusterFlags
+	laneFlags
 	Keep bool `help:"When a scenario fails, leave its stack up and say how to reach it, until Ctrl-C. Scenarios are played one at a time then."`
 }
 
@@ -51,6 +53,8 @@ func (certifyCmd) Help() string {
   weir certify --sut sut.yaml                         a picker of your own, described in a file
   weir certify --url http://gateway --sut sut.yaml    a router that already runs
   weir certify --epp-addr HOST:PORT --sut sut.yaml    a picker that already runs, behind a gateway of ours
+  weir certify --env kind                             the picker as it is deployed, in the cluster of weir cluster up
+  weir certify --env cluster --context prod --namespace weir-certify
   weir certify --focus FC-CAP-01 --keep               leave the stack of a scenario that fails up
 
 Each line is a verdict: pass, fail, error, inconclusive (a mechanism did not engage) or not-applicable.`
@@ -64,6 +68,12 @@ func (c *certifyCmd) Run(con *console) error {
 	p, contract, err := c.contracts()
 	if err != nil {
 		return err
+	}
+	if c.Out == "" {
+		c.Out = filepath.Join(".weir", fmt.Sprintf("run-%s-%d", clock.Wall().Format("20060102-150405"), c.Seed))
+	}
+	if inCluster(c.Env) && len(c.Inside) == 0 {
+		return c.fromOutside(con)
 	}
 	system := c.system(p, contract, env.Tamper{})
 	var x external
@@ -93,14 +103,17 @@ func (c *certifyCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	if c.Out == "" {
-		c.Out = filepath.Join(".weir", fmt.Sprintf("run-%s-%d", clock.Wall().Format("20060102-150405"), c.Seed))
-	}
 	fmt.Fprintf(con.out, "seed %d\nprofile %s, environment %s, evidence in %s\n\n", c.Seed, p.Name, c.Env, c.Out)
 	screen := newScreen(con.out, !c.NoColor)
 	opts := sel.options(p, c.Seed)
 	opts.Parallel, opts.Dir, opts.OnScenario = c.Parallel, c.Out, screen.scenario
 	opts.New = system
+	if inCluster(c.Env) {
+		if err := c.fromInside(con.ctx, p, &opts); err != nil {
+			return err
+		}
+		contract = epconfig.Contract{}
+	}
 	unjudged, shownBy := opts.Manifest.Unjudged, opts.Manifest.ShownBy
 	opts.Manifest = c.manifest(contract)
 	opts.Manifest.Unjudged, opts.Manifest.ShownBy = unjudged, shownBy
@@ -173,6 +186,9 @@ func (c *certifyCmd) argv() []string {
 	}
 	if c.Skip != "" {
 		a = append(a, "--skip", c.Skip)
+	}
+	if inCluster(c.Env) {
+		a = append(a, c.clusterFlags.argv()...)
 	}
 	return append(append(a, c.externalFlags.argv()...), c.runningFlags.argv()...)
 }

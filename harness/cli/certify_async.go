@@ -31,6 +31,8 @@ type certifyAsyncCmd struct {
 	Skip        string `help:"Regular expression on requirement ids and scenario names: leave these out."`
 	Parallel    int    `default:"12" help:"Scenarios at a time; most of them wait."`
 	NoColor     bool   `help:"No colours and no progress bar."`
+	Env         string `enum:"local,kind,cluster" default:"local" help:"Where it runs: local (this machine), or in a pod of the kind cluster of weir cluster up, or of the one that --kubeconfig or --context names."`
+	clusterFlags
 }
 
 // Help is the long help of the command.
@@ -44,6 +46,7 @@ Examples:
   weir certify-async --profile llm-d-async-0.9             the older contract; the reference loses then on kill -9 what that contract lets it
   weir certify-async --durability at-most-once             shows the same losses as failures of 0.10
   weir certify-async --processor './processor --transport-config-file {{.Config}} --metrics-port {{.MetricsPort}} --health-port {{.HealthPort}} --metrics-endpoint-auth=false'
+  weir certify-async --env kind                            the processor of the image, in a pod
   weir certify-async --focus 'AP-RETRY|AP-DL'              only two families
 
 Scenarios add flags of the guide (--transport, --concurrency, --pool-config-file, ...) to the command; a flag whose placeholder a scenario
@@ -54,6 +57,12 @@ does not use is left out.`
 func (c *certifyAsyncCmd) Run(con *console) error {
 	if c.Seed == 0 {
 		c.Seed = drawSeed()
+	}
+	if c.Out == "" {
+		c.Out = filepath.Join(".weir", fmt.Sprintf("async-%s-%d", clock.Wall().Format("20060102-150405"), c.Seed))
+	}
+	if inCluster(c.Env) {
+		return c.fromOutside(con)
 	}
 	p, err := profile.Named(c.Profile)
 	if err != nil {
@@ -69,9 +78,6 @@ func (c *certifyAsyncCmd) Run(con *console) error {
 	sel, err := newSelection(c.Level, "local", c.Focus, c.Skip)
 	if err != nil {
 		return err
-	}
-	if c.Out == "" {
-		c.Out = filepath.Join(".weir", fmt.Sprintf("async-%s-%d", clock.Wall().Format("20060102-150405"), c.Seed))
 	}
 	fmt.Fprintf(con.out, "seed %d\nprofile %s, evidence in %s\n\n", c.Seed, p.Name, c.Out)
 	screen := newScreen(con.out, !c.NoColor)

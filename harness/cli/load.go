@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -25,13 +26,17 @@ import (
 
 type loadCmd struct {
 	Workload string        `arg:"" type:"path" help:"Workload YAML."`
-	URL      string        `default:"http://127.0.0.1:8080" help:"Base URL of the target."`
+	URL      string        `help:"Base URL of the target; default: http://127.0.0.1:8080, in a cluster the gateway's Service."`
 	Model    string        `default:"m" help:"Model name of the requests."`
 	Seed     uint64        `help:"Seed of arrivals and lengths; 0 draws one."`
-	Out      string        `type:"path" help:"File of the per-request records (NDJSON)."`
+	Out      string        `type:"path" help:"File of the per-request records (NDJSON); in a cluster the folder of the evidence bundle."`
 	Vegeta   string        `type:"path" help:"File of the results in vegeta's format, for vegeta report and vegeta plot."`
 	Plan     bool          `help:"Print the plan as JSON and end."`
 	Timeout  time.Duration `default:"10m" help:"Limit of one request."`
+	Env      string        `enum:"local,kind,cluster" default:"local" help:"Where the load is sent from: this machine, or pods of the kind cluster of weir cluster up, or of the one that --kubeconfig or --context names."`
+	Workers  int           `default:"1" help:"In a cluster: pods that share the plan."`
+	Shards   int           `hidden:"" help:"This program is one of so many workers."`
+	clusterFlags
 }
 
 // Help is the long help of the command.
@@ -39,6 +44,7 @@ func (loadCmd) Help() string {
 	return `Examples:
   weir load workload.yaml --url http://127.0.0.1:8080 --out records.ndjson
   weir load workload.yaml --seed 7 --plan          what would be sent, without sending it
+  weir load workload.yaml --env kind --workers 3   from three pods that share the plan, into one bundle
 
 Latency counts from the intended send time. A client that fell behind its schedule makes the run invalid: exit status 3.
 
@@ -65,6 +71,13 @@ func (c *loadCmd) Run(con *console) error {
 		enc := json.NewEncoder(con.out)
 		enc.SetIndent("", " ")
 		return enc.Encode(p)
+	}
+	if inCluster(c.Env) {
+		return c.share(con, p)
+	}
+	c.URL = cmp.Or(c.URL, "http://127.0.0.1:8080")
+	if c.Shards > 0 {
+		return c.work(con, p)
 	}
 	fmt.Fprintf(con.out, "seed %d, plan %s, %d requests in %s to %s\n", c.Seed, p.Hash()[:12], len(p.Requests), p.Duration, c.URL)
 	if err := reachable(con.ctx, c.URL); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/llm-weir/weir/harness/scenario"
 	"github.com/llm-weir/weir/harness/verdict"
 	"github.com/llm-weir/weir/suites/catalog"
+	"github.com/llm-weir/weir/suites/cluster"
 )
 
 // selection chooses what of the catalogue is played.
@@ -165,5 +166,5 @@ func rows() []verdict.Requirement {
 	for _, r := range catalog.Requirements() {
 		out = append(out, verdict.Requirement{ID: r.ID, Level: r.Level, Title: r.Text})
 	}
-	return out
+	return append(out, cluster.Rows()...)
 }

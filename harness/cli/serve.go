@@ -200,7 +200,8 @@ func (c *simCmd) Run(con *console) error {
 	if err != nil {
 		return err
 	}
-	s, err := server.NewHost(server.Config{Name: c.Name, Model: c.Model, Engine: ec, Hold: c.Hold, Clock: clock.NewReal()}, presets.Get)
+	clk, id := clock.NewShared() // so that instants of servers on one machine can be compared
+	s, err := server.NewHost(server.Config{Name: c.Name, Model: c.Model, Engine: ec, Hold: c.Hold, Clock: clk, ClockID: id}, presets.Get)
 	if err != nil {
 		return err
 	}

@@ -48,6 +48,7 @@ const (
 	LoadSync    Feature = "load-sync"     // pickers of one pool tell each other what they have in flight
 	// BatchProcessor is an Async Processor in front of the router, which the environment brings.
 	BatchProcessor Feature = "batch-processor"
+	Deployed       Feature = "deployed" // the system is a deployment in a cluster, parts of which can be taken away
 	KubeAPI        Feature = "kube-api" // pods, pools and objectives are taken from a Kubernetes API
 )
 

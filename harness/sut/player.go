@@ -2,6 +2,7 @@ package sut
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -167,6 +168,18 @@ func (p player) play(ctx context.Context, s Step) error {
 		p.retry(ctx, s, &rec)
 	case OpEnqueue, OpBatch, OpWaiting, OpTried, OpHeldThere:
 		err = p.batch(ctx, s, &rec)
+	case OpDeploy:
+		d, ok := p.st.(Deployer)
+		if !ok {
+			return &UnsupportedError{Feature: Deployed}
+		}
+		var derr error
+		var unsupported *UnsupportedError
+		if rec.Detail, derr = d.Deploy(ctx, s); errors.As(derr, &unsupported) {
+			return derr
+		} else if derr != nil {
+			rec.OK, rec.Detail = false, derr.Error()
+		}
 	case OpHold:
 		p.st.SetHold(s.Count == 1)
 	case OpFault:

@@ -48,6 +48,7 @@ const (
 	OpFault     Op = "metrics-fault"   // let the metrics page of Endpoint fail as Mode says: "none", "hang", "error500", "drop", "untyped"
 	OpFail      Op = "fail"            // let every model server answer with status Count; 0 ends it
 	OpCutOff    Op = "cut-off"         // picker Count tells the others nothing any more of what it has in flight, and hears nothing of them
+	OpDeploy    Op = "deploy"          // do to what is deployed what Mode says (Deployer)
 	OpHold      Op = "hold"            // turn holding at the model servers on (Count 1) or off (Count 0)
 )
 

@@ -1,37 +1,17 @@
 package local
 
 import (
-	"sync"
 	"time"
 
 	"github.com/llm-weir/weir/harness/env"
 )
 
-// Watch implements sut.Watcher. The router's page and each model server's have a reader of their own, so that a slow one does not hold
-// up the others.
+// Watch implements sut.Watcher.
 func (st *stage) Watch(mark string, every time.Duration) (stop func()) {
-	over := make(chan struct{})
-	var readers sync.WaitGroup
-	watch := func(endpoint string) {
-		readers.Go(func() {
-			for at := st.Clock.Now(); ; at += every {
-				_ = st.sample(endpoint, env.Page{Mark: mark, Source: "router", Only: env.Pressure}) // one that cannot be read leaves no sample
-				t := st.Clock.Timer(at + every - st.Clock.Now())
-				select {
-				case <-t.C:
-				case <-over:
-					t.Stop()
-					return
-				}
-			}
-		})
-	}
-	watch("")
+	var names []string
 	for _, sm := range st.sims {
-		watch(sm.spec.Name)
+		names = append(names, sm.spec.Name)
 	}
-	return func() {
-		close(over)
-		readers.Wait()
-	}
+	// One that cannot be read leaves no sample.
+	return env.Watch(st.Clock, every, names, func(endpoint string) { _ = st.sample(endpoint, env.Page{Mark: mark, Source: "router", Only: env.Pressure}) })
 }

@@ -138,8 +138,8 @@ func (s *System) Preflight(ctx context.Context) error {
 	for _, sm := range s.simulators(client) {
 		errs = append(errs, sm.known(ctx))
 	}
-	configured := s.hooks["command"] != nil
-	if s.opts.Front == "" {
+	configured := s.has("command")
+	if !s.fronted() {
 		err := answers(ctx, client, s.opts.Running.Gateway)
 		var scheme *schemeError
 		if !configured || errors.As(err, &scheme) {
@@ -154,10 +154,11 @@ func (s *System) Preflight(ctx context.Context) error {
 
 // metricsAnswer tells whether the metrics page can be used, if there is one.
 func (s *System) metricsAnswer(ctx context.Context, client *http.Client) error {
-	if s.opts.Running.Metrics == "" {
+	at := s.reach().Metrics
+	if at == "" {
 		return nil
 	}
-	_, err := page(ctx, client, s.opts.Running.Metrics)
+	_, err := page(ctx, client, at)
 	return err
 }
 

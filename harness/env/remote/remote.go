@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/llm-weir/weir/harness/env/binary"
@@ -32,6 +33,12 @@ type Options struct {
 	// Front is the host:port of a picker that is given a gateway of ours in front of it; "": Running.Gateway is the router.
 	Front    string
 	FrontTLS bool // it speaks TLS, under whatever certificate
+	// Driver brings scenarios to a picker behind a gateway of ours; then Front and the addresses of the router in Running are its business. nil: the
+	// commands of Running do.
+	Driver Driver
+	// AsIs judges the router under whatever configuration it has; Deploy does what a script wants done to the deployment (sut.Deployer).
+	AsIs   bool
+	Deploy func(ctx context.Context, s sut.Step) (string, error)
 	// Given are the identities of the configurations that the router has, where nothing configures it (sut.Identity).
 	Given []string
 }
@@ -46,6 +53,9 @@ type System struct {
 	skew  time.Duration
 	blur  string // why instants of different clocks cannot be compared
 	keep  func(about []string, played error)
+
+	mu sync.Mutex
+	at Reach
 }
 
 // New makes a system; nothing is asked of the router before Configure.
@@ -62,7 +72,8 @@ func New(o Options) (*System, error) {
 		}
 		s.hooks[field] = h
 	}
-	if o.Front == "" && o.Running.Gateway == "" {
+	s.at = Reach{Front: o.Front, Health: o.Running.Health, Metrics: o.Running.Metrics}
+	if o.Front == "" && o.Running.Gateway == "" && o.Driver == nil {
 		errs = append(errs, errors.New("running.gateway: missing: the URL to which clients send"))
 	}
 	return s, errors.Join(errs...)
@@ -77,9 +88,9 @@ func (s *System) Describe() sut.Implementation {
 		case sut.Hold:
 			return len(r.Simulators) == 0
 		case sut.Metrics:
-			return r.Metrics == ""
+			return r.Metrics == "" && s.opts.Driver == nil
 		case sut.KubeAPI:
-			return true // whoever brought the router up chose what feeds it
+			return s.opts.Driver == nil // whoever brought the router up chose what feeds it
 		}
 		return false
 	})
@@ -104,12 +115,12 @@ func (s *System) Configure(_ context.Context, c sut.Configuration) error {
 	switch n := len(s.opts.Running.Simulators); {
 	case c.Pickers > 1:
 		return &sut.UnsupportedError{Feature: "pickers", Why: fmt.Sprintf("it needs %d pickers behind gateways of their own", c.Pickers)}
-	case c.NeedsKube():
+	case c.NeedsKube() && s.opts.Driver == nil:
 		return &sut.UnsupportedError{Feature: sut.KubeAPI, Why: "it needs objects in a Kubernetes API of the harness"}
 	case n > 0 && len(c.Endpoints) > n, n == 0 && c.Hold:
 		return &sut.UnsupportedError{Feature: sut.Hold, Why: fmt.Sprintf("it needs %d simulators, the descriptor names %d", len(c.Endpoints), n)}
 	}
-	if s.hooks["command"] == nil {
+	if !s.has("command") && !s.opts.AsIs {
 		id, err := sut.Identity(c, s.opts.Dialect)
 		if err != nil {
 			return err
@@ -138,24 +149,25 @@ func (s *System) lacks(script sut.Script) error {
 		switch {
 		case simulated[st.Op] && len(r.Simulators) == 0, st.Op == sut.OpSample && st.Endpoint != "" && len(r.Simulators) == 0:
 			return &sut.UnsupportedError{Feature: sut.Hold, Why: fmt.Sprintf("step %q needs simulators behind the router, the descriptor names none", st.Op)}
-		case st.Op == sut.OpSample && st.Endpoint == "" && r.Metrics == "":
+		case st.Op == sut.OpSample && st.Endpoint == "" && r.Metrics == "" && s.opts.Driver == nil:
 			return &sut.UnsupportedError{Feature: sut.Metrics, Why: "the descriptor names no metrics page"}
-		case (st.Op == sut.OpAdd || st.Op == sut.OpRemove || st.Op == sut.OpLabel || st.Op == sut.OpObjective) && s.hooks["update"] == nil:
+		case (st.Op == sut.OpAdd || st.Op == sut.OpRemove || st.Op == sut.OpLabel || st.Op == sut.OpObjective) && !s.has("update"):
 			return &sut.UnsupportedError{Feature: sut.ScaleToZero, Why: fmt.Sprintf("step %q needs running.configure.update", st.Op)}
-		case (st.Op == sut.OpShutdown || st.Op == sut.OpRestart || st.Op == sut.OpDown) && s.hooks["stop"] == nil:
+		case (st.Op == sut.OpShutdown || st.Op == sut.OpRestart || st.Op == sut.OpDown) && !s.has("stop"):
 			return &sut.UnsupportedError{Feature: sut.Restart, Why: fmt.Sprintf("step %q needs running.configure.stop and start", st.Op)}
-		case st.Op == sut.OpTryStart && s.hooks["try"] == nil:
+		case st.Op == sut.OpTryStart && !s.has("try"):
 			return &sut.UnsupportedError{Feature: sut.Restart, Why: "it needs running.configure.try"}
-		case st.Op == sut.OpStreams && s.extProc() == "":
+		case st.Op == sut.OpStreams && !s.fronted() && s.opts.Running.ExtProc == "":
 			return &sut.UnsupportedError{Feature: "ext-proc", Why: "idle streams need running.extProc"}
-		case st.Op == sut.OpHealth && r.Health == "":
+		case st.Op == sut.OpHealth && r.Health == "" && s.opts.Driver == nil:
 			return &sut.UnsupportedError{Feature: "health", Why: "the descriptor names no health service (running.health)"}
 		}
 	}
 	return nil
 }
 
-func (s *System) extProc() string { return either(s.opts.Front, s.opts.Running.ExtProc) }
+// fronted tells whether a gateway of ours stands in front of the picker.
+func (s *System) fronted() bool { return s.opts.Front != "" || s.opts.Driver != nil }
 
 // Play implements sut.System.
 func (s *System) Play(ctx context.Context, script sut.Script, out evidence.Sink) error {

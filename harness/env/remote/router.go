@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/llm-weir/weir/harness/env"
 	"github.com/llm-weir/weir/harness/env/binary"
@@ -17,7 +20,7 @@ import (
 
 // QueueSize implements sut.Stage.
 func (st *stage) QueueSize() (int, bool) {
-	m := st.sys.opts.Running.Metrics
+	m := st.sys.reach().Metrics
 	if m == "" {
 		return 0, false
 	}
@@ -30,8 +33,12 @@ func (st *stage) QueueSize() (int, bool) {
 
 // Sample implements sut.Stage.
 func (st *stage) Sample(mark, endpoint string, all bool) error {
-	p := env.Page{At: int64(st.Clock.Now()), Mark: mark, Source: "router", All: all}
-	address := st.sys.opts.Running.Metrics
+	return st.sample(endpoint, env.Page{Mark: mark, Source: "router", All: all})
+}
+
+func (st *stage) sample(endpoint string, p env.Page) error {
+	p.At = int64(st.Clock.Now())
+	address := st.sys.reach().Metrics
 	if endpoint != "" {
 		sm := st.sim(endpoint)
 		if sm == nil {
@@ -43,10 +50,21 @@ func (st *stage) Sample(mark, endpoint string, all bool) error {
 	if p.Families, err = page(st.base, st.control, address); err != nil {
 		return err
 	}
+	st.rename(p.Families)
 	for _, s := range p.Samples() {
 		st.out.Sample(s)
 	}
 	return nil
+}
+
+// Watch implements sut.Watcher.
+func (st *stage) Watch(mark string, every time.Duration) (stop func()) {
+	var names []string
+	for _, sm := range st.sims {
+		names = append(names, sm.spec.Name)
+	}
+	// One that cannot be read leaves no sample.
+	return env.Watch(st.Clock, every, names, func(endpoint string) { _ = st.sample(endpoint, env.Page{Mark: mark, Source: "router", Only: env.Pressure}) })
 }
 
 // update tells the router what has changed in pool and objectives.
@@ -84,8 +102,8 @@ func (st *stage) Relabel(name, role string) error {
 }
 
 // SetObjectives implements sut.Stage.
-func (st *stage) SetObjectives(m map[string]int, _ []sut.Objective) error {
-	st.sys.cfg.Objectives = m
+func (st *stage) SetObjectives(m map[string]int, objects []sut.Objective) error {
+	st.sys.cfg.Objectives, st.sys.cfg.Objects = m, objects
 	return st.update()
 }
 
@@ -133,7 +151,7 @@ func (st *stage) Restart(ctx context.Context) error {
 	if err := st.hook(ctx, "start", st.sys.doc, false); err != nil {
 		return fmt.Errorf("start command: %w", err)
 	}
-	if err := st.ready(ctx); err != nil || st.sys.opts.Front == "" {
+	if err := st.ready(ctx); err != nil || !st.sys.fronted() {
 		return err
 	}
 	return st.gateway.Ready(ctx)
@@ -144,7 +162,7 @@ func (st *stage) Streams(n int) error { return st.gateway.Idle(st.base, n) }
 
 // Health implements sut.Stage.
 func (st *stage) Health(ctx context.Context) (string, error) {
-	return env.Health(ctx, st.sys.opts.Running.Health)
+	return env.Health(ctx, st.sys.reach().Health)
 }
 
 // TryStart implements sut.Stage.
@@ -181,7 +199,7 @@ func (st *stage) endpointAt(address string) string {
 // about says how to reach what is up.
 func (st *stage) about() []string {
 	out := []string{"gateway   " + st.sender.BaseURL}
-	if m := st.sys.opts.Running.Metrics; m != "" {
+	if m := st.sys.reach().Metrics; m != "" {
 		out = append(out, "metrics   "+m)
 	}
 	for _, sm := range st.sims {
@@ -192,4 +210,19 @@ func (st *stage) about() []string {
 		out = append(out, "     curl "+sm.base+"/admin/state")
 	}
 	return out
+}
+
+// rename gives model servers the names of the scenario in a page of metrics, where the router knows them by others.
+func (st *stage) rename(families []*dto.MetricFamily) {
+	for _, f := range families {
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				for _, sm := range st.sims {
+					if l.GetValue() == sm.own {
+						l.Value = &sm.spec.Name
+					}
+				}
+			}
+		}
+	}
 }

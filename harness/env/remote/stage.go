@@ -53,8 +53,10 @@ type stage struct {
 }
 
 var (
-	_ sut.Stage   = (*stage)(nil)
-	_ sut.Refuser = (*stage)(nil)
+	_ sut.Stage    = (*stage)(nil)
+	_ sut.Refuser  = (*stage)(nil)
+	_ sut.Deployer = (*stage)(nil)
+	_ sut.Watcher  = (*stage)(nil)
 )
 
 // Await implements sut.Stage.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+	"google.golang.org/grpc"
 
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/env"
@@ -81,15 +82,19 @@ func start(ctx context.Context, scenario string, s *System, out evidence.Sink) (
 // openDoor finds out where clients send: to the router, or to a gateway of ours in front of a picker.
 func (st *stage) openDoor() error {
 	st.sender = &openai.Sender{Client: openai.NewClient(256), Clock: st.Clock, BaseURL: st.sys.opts.Running.Gateway}
-	if st.sys.extProc() == "" {
+	target, direct := either(st.sys.opts.Front, st.sys.opts.Running.ExtProc), []grpc.DialOption(nil)
+	if st.sys.opts.Driver != nil { // it says where only once it has brought one up, and each time anew
+		target, direct = "passthrough:///picker", []grpc.DialOption{st.sys.dialer()}
+	}
+	if target == "" {
 		return nil
 	}
 	toPicker, err := gateway.PickerTLS("", st.sys.opts.FrontTLS)
 	if err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
-	st.gateway, err = gateway.New(gateway.Config{ExtProcAddr: st.sys.extProc(), TLS: toPicker, Clock: st.Clock, Observe: st.exchanged, Logger: slog.New(slog.DiscardHandler)})
-	if err != nil || st.sys.opts.Front == "" {
+	st.gateway, err = gateway.New(gateway.Config{ExtProcAddr: target, DialOptions: direct, TLS: toPicker, Clock: st.Clock, Observe: st.exchanged, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil || !st.sys.fronted() {
 		return err
 	}
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -117,7 +122,7 @@ func (st *stage) counted(h http.Handler) http.Handler {
 // configure gives the router what the scenario wants, and waits until it serves.
 func (st *stage) configure(ctx context.Context) error {
 	s := st.sys
-	if s.hooks["command"] != nil {
+	if s.has("command") {
 		if err := st.hook(ctx, "command", st.sys.doc, false); err != nil {
 			return fmt.Errorf("configure command: %w", err)
 		}
@@ -125,7 +130,7 @@ func (st *stage) configure(ctx context.Context) error {
 			return err
 		}
 	}
-	if s.opts.Front != "" {
+	if s.fronted() {
 		ctx, cancel := context.WithTimeout(ctx, st.limit())
 		defer cancel()
 		if err := st.gateway.Ready(ctx); err != nil {
@@ -153,7 +158,10 @@ func (st *stage) ready(ctx context.Context) error {
 		_, err := get(ctx, st.control, st.sys.opts.Running.Configure.Ready)
 		return err
 	}
-	if st.sys.opts.Running.Configure.Ready == "" { // a request would be counted by the router
+	switch {
+	case st.sys.opts.Driver != nil: // it returns when the picker serves
+		return nil
+	case st.sys.opts.Running.Configure.Ready == "": // a request would be counted by the router
 		look = func() error { return dial(ctx, st.sender.BaseURL) }
 	}
 	var last error
@@ -188,6 +196,9 @@ func dial(ctx context.Context, base string) error {
 
 // hook writes the files that a command may read, and runs it. What it prints is kept.
 func (st *stage) hook(ctx context.Context, field, document string, stable bool) error {
+	if st.sys.opts.Driver != nil {
+		return st.drive(ctx, field, document, stable)
+	}
 	values := map[string]string{"Scenario": st.scenario, "Gateway": st.sys.opts.Running.Gateway, "Stable": fmt.Sprint(stable)}
 	objectives := st.sys.cfg.Objectives
 	if objectives == nil {

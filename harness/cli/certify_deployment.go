@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"runtime"
+	"time"
+
+	"github.com/llm-weir/weir/harness/clock"
+	"github.com/llm-weir/weir/harness/env/cluster"
+	"github.com/llm-weir/weir/harness/env/remote"
+	"github.com/llm-weir/weir/harness/evidence"
+	"github.com/llm-weir/weir/harness/profile"
+	"github.com/llm-weir/weir/harness/run"
+	"github.com/llm-weir/weir/harness/scenario"
+	"github.com/llm-weir/weir/harness/sut"
+	deployed "github.com/llm-weir/weir/suites/cluster"
+)
+
+// inspectOverlay is what the pod that judges a deployment needs beside it.
+const inspectOverlay = "inspect"
+
+type certifyDeploymentCmd struct {
+	targetFlags
+	Profile string `default:"llm-d-router-2026-09" help:"Contract of the router (weir list profiles)."`
+	Seed    uint64 `help:"Seed of the run; 0 draws one."`
+	Out     string `type:"path" help:"Folder of the evidence bundle; default: a new one under .weir/."`
+	Focus   string `help:"Regular expression on requirement ids and scenario names: play only these."`
+	Skip    string `help:"Regular expression on requirement ids and scenario names: leave these out."`
+	NoColor bool   `help:"No colours and no progress bar."`
+	Inside  bool   `hidden:"" help:"This program runs in a pod beside the deployment."`
+}
+
+// Help is the long help of the command.
+func (certifyDeploymentCmd) Help() string {
+	return `What only a deployment can show: pods that come and go, rolling updates, killed pods of every part, Prometheus, NetworkPolicies. The stack of
+weir cluster deploy must be there; it is taken apart and put together again, so nobody else should use it meanwhile.
+
+Examples:
+  weir cluster up && weir cluster deploy && weir certify-deployment
+  weir certify-deployment --env cluster --context prod --namespace weir
+  weir certify-deployment --focus kill`
+}
+
+// Run plays the scenarios.
+func (c *certifyDeploymentCmd) Run(con *console) error {
+	if c.Seed == 0 {
+		c.Seed = drawSeed()
+	}
+	if c.Out == "" {
+		c.Out = filepath.Join(".weir", fmt.Sprintf("deployment-%s-%d", clock.Wall().Format("20060102-150405"), c.Seed))
+	}
+	if c.Inside {
+		return c.inside(con)
+	}
+	return c.outside(con)
+}
+
+// outside sends a pod of this program beside the deployment, and takes its evidence home.
+func (c *certifyDeploymentCmd) outside(con *console) error {
+	client, err := c.connect(con.ctx, c.Env)
+	if err != nil {
+		return err
+	}
+	if err := client.NeedNamespace(con.ctx, c.Namespace); err != nil {
+		return err
+	}
+	if _, err := client.OpenStack(con.ctx, c.Namespace); err != nil {
+		return err
+	}
+	objects, err := c.overlay(inspectOverlay, c.Namespace, c.Env)
+	if err != nil {
+		return err
+	}
+	d := deployment{client: client, flags: c.clusterFlags, env: c.Env, made: objects, spaces: []string{c.Namespace}}
+	fmt.Fprintf(con.out, "seed %d\nprofile %s, environment %s (%s), namespace %s, evidence in %s\n", c.Seed, c.Profile, c.Env, client.Host(), c.Namespace, c.Out)
+	defer func() {
+		if err := d.clear(context.WithoutCancel(con.ctx)); err != nil {
+			fmt.Fprintln(con.err, "weir: not everything could be removed:", err)
+		}
+	}()
+	if err := client.Apply(con.ctx, objects); err != nil {
+		return d.failed(con, c.Out, err)
+	}
+	args := []string{"certify-deployment", "--inside", "--env", c.Env, "--namespace", c.Namespace, "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed), "--out", "/results", "--no-color"}
+	args = append(args, given("--focus", c.Focus, "--skip", c.Skip)...)
+	status, err := client.Run(con.ctx, cluster.Errand{Name: "weir-certify-deployment", Namespace: c.Namespace, Image: c.image(c.Env), Account: certifyAccount,
+		Component: certifyComponent, Args: args, Out: &untilReport{w: con.out}}, c.Out)
+	if err != nil {
+		return d.failed(con, c.Out, err)
+	}
+	if status != ExitPass {
+		d.dump(con, c.Out)
+	}
+	return again(con, c.Out, status)
+}
+
+// given are flags with their values, those without a value left out.
+func given(pairs ...string) []string {
+	var out []string
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			out = append(out, pairs[i], pairs[i+1])
+		}
+	}
+	return out
+}
+
+// inside plays against what stands around this pod.
+func (c *certifyDeploymentCmd) inside(con *console) error {
+	p, err := profile.Named(c.Profile)
+	if err != nil {
+		return err
+	}
+	if p.Processor != nil {
+		return fmt.Errorf("--profile %s is a contract of Async Processors, and the router is judged", c.Profile)
+	}
+	client, err := cluster.Connect(con.ctx, cluster.Options{})
+	if err != nil {
+		return err
+	}
+	stack, err := client.OpenStack(con.ctx, c.Namespace)
+	if err != nil {
+		return err
+	}
+	o, err := c.options(p, func() (sut.System, error) {
+		return stack.System(remote.Options{Dialect: p.Config, Names: p.Headers, Implementation: sut.Implementation{Organization: "weir", Project: "reference stack", Version: Version}})
+	})
+	if err != nil {
+		return err
+	}
+	screen := newScreen(con.out, !c.NoColor)
+	o.OnScenario = screen.scenario
+	return play(con, o, screen, c.Out, o.Manifest.Argv)
+}
+
+// options are those of a session with the chosen scenarios.
+func (c *certifyDeploymentCmd) options(p profile.Profile, system func() (sut.System, error)) (run.Options, error) {
+	focus, ferr := compile("--focus", c.Focus)
+	skip, serr := compile("--skip", c.Skip)
+	first, err := system()
+	if err = errors.Join(ferr, serr, err); err != nil {
+		return run.Options{}, err
+	}
+	o := run.Options{Profile: p, Rows: deployed.Rows(), Dir: c.Out, Parallel: 1, Limit: 6 * time.Minute}
+	sel := selection{focus: focus, skip: skip}
+	for _, s := range deployed.Compile(p, c.Seed) {
+		kept := s.Checks[:0:0]
+		for _, ch := range s.Checks {
+			if sel.named(ch.Requirement, s.Name) {
+				kept = append(kept, ch)
+			}
+		}
+		if s.Checks = kept; len(kept) > 0 {
+			o.Scenarios = append(o.Scenarios, s)
+		}
+	}
+	o.New = func() sut.System {
+		s, err := system()
+		if err != nil {
+			panic(err) // the same options were good before
+		}
+		return s
+	}
+	wall := clock.Wall().UTC()
+	o.Manifest = evidence.Manifest{RunID: fmt.Sprintf("deployment-%s-%d-%s", c.Env, c.Seed, wall.Format("20060102T150405Z")), Tool: "weir " + Version, Commit: commit(), Seed: c.Seed,
+		Level: scenario.Core, Environment: c.Env, Clock: "real", Created: wall.Format(time.RFC3339), NoBackendLog: true, Implementation: first.Describe(),
+		Host: evidence.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version()},
+		Argv: append(append(program(), "certify-deployment", "--env", c.Env, "--namespace", c.Namespace, "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed)),
+			given("--focus", c.Focus, "--skip", c.Skip)...)}
+	return o, nil
+}
