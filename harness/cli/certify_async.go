@@ -32,6 +32,7 @@ type certifyAsyncCmd struct {
 	Parallel    int    `default:"12" help:"Scenarios at a time; most of them wait."`
 	NoColor     bool   `help:"No colours and no progress bar."`
 	Env         string `enum:"local,kind,cluster" default:"local" help:"Where it runs: local (this machine), or in a pod of the kind cluster of weir cluster up, or of the one that --kubeconfig or --context names."`
+	Inside      bool   `hidden:"" help:"This program runs in a pod, for somebody outside of the cluster."`
 	clusterFlags
 }
 
@@ -61,7 +62,7 @@ func (c *certifyAsyncCmd) Run(con *console) error {
 	if c.Out == "" {
 		c.Out = filepath.Join(".weir", fmt.Sprintf("async-%s-%d", clock.Wall().Format("20060102-150405"), c.Seed))
 	}
-	if inCluster(c.Env) {
+	if inCluster(c.Env) && !c.Inside {
 		return c.fromOutside(con)
 	}
 	p, err := profile.Named(c.Profile)
@@ -145,13 +146,16 @@ func builtin(p profile.Profile, durability string) (binary.Command, error) {
 
 func (c *certifyAsyncCmd) manifest() evidence.Manifest {
 	return evidence.Manifest{RunID: fmt.Sprintf("async-%s-%d-%s", c.Profile, c.Seed, clock.Wall().UTC().Format("20060102T150405Z")), Tool: "weir " + Version, Commit: commit(), Argv: c.argv(),
-		Seed: c.Seed, Level: c.Level, Environment: "local", Clock: "real", Created: clock.Wall().UTC().Format(time.RFC3339),
+		Seed: c.Seed, Level: c.Level, Environment: cmp.Or(c.Env, "local"), Clock: "real", Created: clock.Wall().UTC().Format(time.RFC3339),
 		Host: evidence.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version()}}
 }
 
 // argv is the command that reproduces the run, without the output folder.
 func (c *certifyAsyncCmd) argv() []string {
 	a := append(program(), "certify-async", "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed), "--level", c.Level)
+	if inCluster(c.Env) {
+		a = append(append(a, "--env", c.Env), c.clusterFlags.argv()...)
+	}
 	for _, f := range [][2]string{{"--processor", c.Processor}, {"--sut", c.SUT}, {"--durability", c.Durability}, {"--redis-server", c.RedisServer}, {"--focus", c.Focus}, {"--skip", c.Skip}} {
 		if f[1] != "" {
 			a = append(a, f[0], f[1])

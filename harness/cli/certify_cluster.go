@@ -248,7 +248,7 @@ func (c *certifyAsyncCmd) fromOutside(con *console) error {
 		}
 	}()
 	fmt.Fprintf(con.out, "seed %d\nprofile %s, environment %s (%s), namespace %s, evidence in %s\n", c.Seed, c.Profile, c.Env, client.Host(), ns, c.Out)
-	args := []string{"certify-async", "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed), "--level", c.Level, "--out", "/results", "--no-color", "--parallel", fmt.Sprint(c.Parallel)}
+	args := []string{"certify-async", "--env", c.Env, "--inside", "--namespace", c.Namespace, "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed), "--level", c.Level, "--out", "/results", "--no-color", "--parallel", fmt.Sprint(c.Parallel)}
 	args = append(args, given("--focus", c.Focus, "--skip", c.Skip, "--durability", c.Durability)...)
 	status, err := client.Run(con.ctx, cluster.Errand{Name: "weir-certify-async", Namespace: ns, Image: c.image(c.Env), Component: certifyComponent, Args: args, Out: &untilReport{w: con.out}}, c.Out)
 	if err != nil {

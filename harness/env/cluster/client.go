@@ -125,7 +125,7 @@ func (c *Client) Host() string { return c.base.Host }
 
 // get reads a path of the server.
 func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
-	body, err := c.open(ctx, http.MethodGet, path, nil)
+	body, err := c.open(ctx, http.MethodGet, path)
 	if err != nil {
 		return nil, err
 	}
@@ -134,14 +134,14 @@ func (c *Client) get(ctx context.Context, path string) ([]byte, error) {
 }
 
 // open does one call and gives the body of an answer of 2xx.
-func (c *Client) open(ctx context.Context, method, path string, in io.Reader) (io.ReadCloser, error) {
+func (c *Client) open(ctx context.Context, method, path string) (io.ReadCloser, error) {
 	ref, err := url.Parse(path)
 	if err != nil {
 		return nil, err
 	}
 	at := *c.base
 	at.Path, at.RawQuery = strings.TrimSuffix(at.Path, "/")+ref.Path, ref.RawQuery
-	req, err := http.NewRequestWithContext(ctx, method, at.String(), in)
+	req, err := http.NewRequestWithContext(ctx, method, at.String(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}
@@ -264,7 +264,7 @@ func title(o *unstructured.Unstructured) string {
 
 // explain adds to an error of the server what to do about it.
 func explain(err error) error {
-	text := ""
+	var text string
 	switch {
 	case err == nil:
 		return nil

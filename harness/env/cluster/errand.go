@@ -267,7 +267,7 @@ func (w *Worker) Waits(ctx context.Context) (bool, error) {
 
 // Begin tells the worker when to begin, by its own clock.
 func (w *Worker) Begin(ctx context.Context, unixNano int64) error {
-	body, err := w.c.open(ctx, http.MethodPost, w.path("begin?at="+fmt.Sprint(unixNano)), nil)
+	body, err := w.c.open(ctx, http.MethodPost, w.path("begin?at="+fmt.Sprint(unixNano)))
 	if err != nil {
 		return err
 	}
@@ -306,7 +306,7 @@ func (w *Worker) await(ctx context.Context) (errand.Status, error) {
 func (w *Worker) gone(ctx context.Context) error {
 	on, err := w.c.on(ctx, podKind, w.ns)
 	if err != nil {
-		return nil
+		return err
 	}
 	p, err := on.Get(ctx, w.pod, metav1.GetOptions{})
 	switch {
@@ -329,15 +329,14 @@ func (w *Worker) fetch(ctx context.Context, s errand.Status, dir string) error {
 	if err != nil {
 		return fmt.Errorf("results of pod/%s: %w", w.pod, err)
 	}
-	body, err := w.c.open(ctx, http.MethodPost, w.path("taken"), nil)
-	if err != nil {
-		return nil // it ends by itself
+	if body, err := w.c.open(ctx, http.MethodPost, w.path("taken")); err == nil { // otherwise it ends by itself
+		_ = body.Close()
 	}
-	return body.Close()
+	return nil
 }
 
 func (w *Worker) take(ctx context.Context, s errand.Status, dir string) error {
-	body, err := w.c.open(ctx, http.MethodGet, w.path("results"), nil)
+	body, err := w.c.open(ctx, http.MethodGet, w.path("results"))
 	if err != nil {
 		return err
 	}
@@ -370,7 +369,7 @@ func (w *Worker) follow(ctx context.Context, out *lines, prefix string) {
 		if last != "" {
 			q.Set("sinceTime", last)
 		}
-		body, err := w.c.open(ctx, http.MethodGet, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/log?%s", w.ns, w.pod, q.Encode()), nil)
+		body, err := w.c.open(ctx, http.MethodGet, fmt.Sprintf("/api/v1/namespaces/%s/pods/%s/log?%s", w.ns, w.pod, q.Encode()))
 		if err == nil {
 			skip := same
 			in := bufio.NewScanner(body)

@@ -368,7 +368,7 @@ func (s *Stack) cut(ctx context.Context, limit time.Duration) error {
 		if err != nil {
 			return true, ""
 		}
-		c.Close()
+		_ = c.Close()
 		return false, "a model server can still be reached"
 	})
 	if err != nil {

@@ -13,5 +13,7 @@ func (st *stage) Watch(mark string, every time.Duration) (stop func()) {
 		names = append(names, sm.spec.Name)
 	}
 	// One that cannot be read leaves no sample.
-	return env.Watch(st.Clock, every, names, func(endpoint string) { _ = st.sample(endpoint, env.Page{Mark: mark, Source: "router", Only: env.Pressure}) })
+	return env.Watch(st.Clock, every, names, func(endpoint string) {
+		_ = st.sample(endpoint, env.Page{Mark: mark, Source: "router", Only: env.Pressure})
+	})
 }
