@@ -70,7 +70,7 @@ verify: tools ## format, tidy modules, vet, lint, repository rules
 	bin/golangci-lint run ./...
 	go test -count=1 ./harness/lint
 
-manifests-verify: ## every overlay builds, keeps the policy, and its schemas, configurations, alerts and dashboards hold; a kind cluster that is up takes them (server-side dry run)
+manifests-verify: ## every overlay builds, keeps the policy, and its schemas, configurations, alerts and dashboards hold; an API server on kind takes them (server-side dry run)
 	go test -count=1 ./manifests ./harness/env/cluster/render
 	hack/manifests-dry-run.sh
 

@@ -30,6 +30,7 @@ type certifyDeploymentCmd struct {
 	Focus   string `help:"Regular expression on requirement ids and scenario names: play only these."`
 	Skip    string `help:"Regular expression on requirement ids and scenario names: leave these out."`
 	NoColor bool   `help:"No colours and no progress bar."`
+	Faults  bool   `help:"Show that the suite can fail: put faults into the deployment one after the other; each must be found."`
 	Inside  bool   `hidden:"" help:"This program runs in a pod beside the deployment."`
 }
 
@@ -41,7 +42,8 @@ weir cluster deploy must be there; it is taken apart and put together again, so 
 Examples:
   weir cluster up && weir cluster deploy && weir certify-deployment
   weir certify-deployment --env cluster --context prod --namespace weir
-  weir certify-deployment --focus kill`
+  weir certify-deployment --focus kill
+  weir certify-deployment --faults                a deployment that is wrong must fail`
 }
 
 // Run plays the scenarios.
@@ -52,8 +54,11 @@ func (c *certifyDeploymentCmd) Run(con *console) error {
 	if c.Out == "" {
 		c.Out = filepath.Join(".weir", fmt.Sprintf("deployment-%s-%d", clock.Wall().Format("20060102-150405"), c.Seed))
 	}
-	if c.Inside {
+	switch {
+	case c.Inside:
 		return c.inside(con)
+	case c.Faults:
+		return c.canFail(con)
 	}
 	return c.outside(con)
 }

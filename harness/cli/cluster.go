@@ -110,6 +110,7 @@ type clusterUpCmd struct {
 	clusterFlags
 	NodeImage  string `env:"KIND_NODE_IMAGE" help:"Image of the node; default: kind's own, from a registry."`
 	KindConfig string `env:"KIND_CONFIG" type:"path" help:"Config file of kind."`
+	Bare       bool   `help:"Load no image."`
 }
 
 // Run makes the cluster.
@@ -118,8 +119,10 @@ func (c *clusterUpCmd) Run(con *console) error {
 	if err := k.Create(con.ctx, c.NodeImage, c.KindConfig); err != nil {
 		return err
 	}
-	if err := k.Load(con.ctx, c.image(envKind)); err != nil {
-		return err
+	if !c.Bare {
+		if err := k.Load(con.ctx, c.image(envKind)); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintf(con.out, "kubeconfig: %s\n", k.Kubeconfig())
 	return nil

@@ -186,6 +186,8 @@ func (s *Stack) settled(ctx context.Context, part, name string, n int, limit tim
 		}
 		for i := range all {
 			switch {
+			case all[i].GetDeletionTimestamp() != nil: // it may still serve whoever is connected to it
+				return false, fmt.Sprintf("pod/%s is on its way out", all[i].GetName())
 			case slices.Contains(s.before[part], all[i].GetUID()):
 				return false, fmt.Sprintf("pod/%s was to go and is still there", all[i].GetName())
 			case condition(&all[i], "Ready") != "True":
@@ -402,7 +404,8 @@ func (s *Stack) enqueue(ctx context.Context, prefix string, n int) error {
 	defer func() { _ = c.Close() }()
 	s.prefix = prefix
 	for i := range n {
-		m := sut.AsyncMessage{ID: fmt.Sprintf("%s-%d", prefix, i), Deadline: 10 * time.Minute}
+		// Each takes a while, so that some of them are always on their way.
+		m := sut.AsyncMessage{ID: fmt.Sprintf("%s-%d", prefix, i), Deadline: 10 * time.Minute, Payload: `{"model":"` + env.Model + `","prompt":"a page","max_tokens":200}`}
 		if _, err := redisq.Submit(ctx, c, batchQueue, "", env.BatchRequest(prefix, m, clock.Wall()), clock.Wall()); err != nil {
 			return fmt.Errorf("after %d of %d requests: %w", i, n, err)
 		}
