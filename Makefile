@@ -39,7 +39,7 @@ selfcheck: build ## every mutant must be killed, under every contract
 	bin/weir selfcheck
 	bin/weir selfcheck --profile llm-d-router-0.9 --out .weir/selfcheck-llm-d-router-0.9.json
 	bin/weir selfcheck --profile rhoai-3.4 --out .weir/selfcheck-rhoai-3.4.json
-	bin/weir selfcheck --suite async --parallel 8 --out .weir/selfcheck-llm-d-async-0.10.json
+	bin/weir selfcheck --suite async --out .weir/selfcheck-llm-d-async-0.10.json
 
 selfcheck-loaded: build ## RUNS (50) certifications of the reference beside a busy loop on every core; about an hour
 	hack/selfcheck-loaded.sh

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Everything on kind: create, load, deploy, certify the picker, the processor and the deployment as a whole, send a shared load, delete. What fails
-# leaves its evidence, objects, events and logs under .weir/e2e; KEEP=1 keeps the cluster. Variables as in e2e-up.sh, and SEED.
+# leaves its evidence, objects, events and logs under .weir/e2e; KEEP=1 keeps the cluster. Variables as in e2e-up.sh, and SEED, and SKIP, a regular
+# expression on what the certification of the picker leaves out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-: "${IMAGE:=weir:dev}" "${SEED:=0}" "${KEEP:=}"
+: "${IMAGE:=weir:dev}" "${SEED:=0}" "${KEEP:=}" "${SKIP:=}"
 export KIND=bin/kind
 out=.weir/e2e
 rm -rf "$out"
@@ -36,6 +37,6 @@ bin/weir certify-deployment --faults --image "$IMAGE" --seed "$SEED" --out "$out
 step "a load from three pods"
 bin/weir load hack/e2e-load.yaml --env kind --image "$IMAGE" --workers 3 --seed 1 --out "$out/load"
 step "the picker, scenario by scenario"
-bin/weir certify --env kind --image "$IMAGE" --seed "$SEED" --out "$out/picker"
+bin/weir certify --env kind --image "$IMAGE" --seed "$SEED" --skip "$SKIP" --out "$out/picker"
 step "the processor in a pod"
 bin/weir certify-async --env kind --image "$IMAGE" --seed "$SEED" --out "$out/processor"
