@@ -47,11 +47,7 @@ func (c *certifyCmd) fromOutside(con *console) error {
 	fmt.Fprintf(con.out, "seed %d\nprofile %s, environment %s (%s), lanes %s, evidence in %s\n", c.Seed, c.Profile, c.Env, client.Host(), strings.Join(names, ", "), c.Out)
 	args := []string{"certify", "--env", c.Env, "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed), "--level", c.Level, "--out", "/results", "--no-color",
 		"--namespace", c.Namespace, "--inside", strings.Join(names, ",")}
-	for _, f := range [][2]string{{"--focus", c.Focus}, {"--skip", c.Skip}} {
-		if f[1] != "" {
-			args = append(args, f[0], f[1])
-		}
-	}
+	args = append(args, given("--focus", c.Focus, "--skip", c.Skip, "--context", c.Context, "--image", c.Image)...) // the last two for what reproduces it
 	defer func() {
 		if !c.Keep {
 			if err := d.clear(context.WithoutCancel(con.ctx)); err != nil {
