@@ -67,25 +67,35 @@ func recovers(s Spec, r *evidence.Run) finding {
 	return pass(figure, fmt.Sprintf("%d open while it went, %d sent afterwards, %s from one to the other", beside, after, ms(to.End-from.Start)))
 }
 
+// noted looks whether each step of States has noted what is said there, and gives what they noted in the order of their names.
+func noted(s Spec, r *evidence.Run) (said []string, f *finding) {
+	for _, name := range sortedKeys(s.States) {
+		m, f := mark(r, name)
+		switch {
+		case f != nil:
+			return nil, f
+		case !m.OK || m.Detail == "":
+			f := notEngaged("step " + name + ": " + m.Detail)
+			return nil, &f
+		case m.Detail != s.States[name]:
+			f := fail(name+": "+m.Detail, fmt.Sprintf("expected %q at step %s, it was %q", s.States[name], name, m.Detail))
+			return nil, &f
+		}
+		said = append(said, m.Detail)
+	}
+	return said, nil
+}
+
 // tells: each step of States has noted what is said there.
 func tells(s Spec, r *evidence.Run) finding {
 	if len(s.States) == 0 {
 		return notEngaged("nothing was asked")
 	}
-	var said []string
-	for _, name := range sortedKeys(s.States) {
-		m, f := mark(r, name)
-		switch {
-		case f != nil:
-			return *f
-		case !m.OK || m.Detail == "":
-			return notEngaged("step " + name + ": " + m.Detail)
-		case m.Detail != s.States[name]:
-			return fail(name+": "+m.Detail, fmt.Sprintf("expected %q at step %s, it was %q", s.States[name], name, m.Detail))
-		}
-		said = append(said, name+": "+m.Detail)
+	said, f := noted(s, r)
+	if f != nil {
+		return *f
 	}
-	return pass(strings.Join(said, ", "), fmt.Sprintf("%d steps", len(said)))
+	return pass(strings.Join(said, ", "), fmt.Sprintf("steps %s", strings.Join(sortedKeys(s.States), ", ")))
 }
 
 // planned (BEN-27): a plan that several workers shared was played as a whole: each step of States, a worker, played its part of the plan with the hash
@@ -94,16 +104,8 @@ func planned(s Spec, r *evidence.Run) finding {
 	if s.Count < 1 || len(s.States) == 0 {
 		return notEngaged("nothing was planned")
 	}
-	for _, name := range sortedKeys(s.States) {
-		m, f := mark(r, name)
-		switch {
-		case f != nil:
-			return *f
-		case !m.OK:
-			return notEngaged(name + " is missing, or fell behind: " + m.Detail)
-		case m.Detail != s.States[name]:
-			return fail(name+" had another plan", fmt.Sprintf("%s played a part of plan %q, expected %q", name, m.Detail, s.States[name]))
-		}
+	if _, f := noted(s, r); f != nil { // a worker that is missing or fell behind, or played a part of another plan
+		return *f
 	}
 	seen := map[string]bool{}
 	for _, c := range r.Clients {

@@ -38,6 +38,9 @@ func (c *certifyCmd) fromOutside(con *console) error {
 	if c.given() || c.ReferenceProfile != "" || c.URL != "" || c.EPPAddr != "" {
 		return errors.New("--env kind and cluster judge the picker that is deployed there: leave --epp, --sut, --url, --epp-addr and --reference-profile out")
 	}
+	if c.Keep {
+		return errors.New("--keep leaves a stack of this machine up: in a cluster a run that fails leaves objects, events and logs beside its evidence")
+	}
 	client, err := c.connect(con.ctx, c.Env)
 	if err != nil {
 		return err
@@ -48,25 +51,11 @@ func (c *certifyCmd) fromOutside(con *console) error {
 	args := []string{"certify", "--env", c.Env, "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed), "--level", c.Level, "--out", "/results", "--no-color",
 		"--namespace", c.Namespace, "--inside", strings.Join(names, ",")}
 	args = append(args, given("--focus", c.Focus, "--skip", c.Skip, "--context", c.Context, "--image", c.Image)...) // the last two for what reproduces it
-	defer func() {
-		if !c.Keep {
-			if err := d.clear(context.WithoutCancel(con.ctx)); err != nil {
-				fmt.Fprintln(con.err, "weir: not everything could be removed:", err)
-			}
-		}
-	}()
+	defer d.clear(con)
 	if err := d.lanes(con.ctx, names); err != nil {
 		return d.failed(con, c.Out, err)
 	}
-	status, err := client.Run(con.ctx, cluster.Errand{Name: "weir-certify", Namespace: names[0], Image: c.image(c.Env), Account: certifyAccount, Component: certifyComponent,
-		Args: args, Out: &untilReport{w: con.out}}, c.Out)
-	if err != nil {
-		return d.failed(con, c.Out, err)
-	}
-	if status != ExitPass {
-		d.dump(con, c.Out)
-	}
-	return again(con, c.Out, status)
+	return d.send(con, cluster.Errand{Name: "weir-certify", Namespace: names[0], Account: certifyAccount, Args: args}, c.Out)
 }
 
 // laneNames are the namespaces of the lanes.
@@ -118,12 +107,13 @@ type deployment struct {
 func (d *deployment) lanes(ctx context.Context, names []string) error {
 	for i, name := range names {
 		if i > 0 || d.env == envKind {
-			ns := namespaceObject(name)
-			if err := d.client.Apply(ctx, []cluster.Object{ns}); err != nil {
+			if err := d.makeNamespace(ctx, name); err != nil {
 				return err
 			}
-			d.own = append(d.own, ns)
 		} else if err := d.client.NeedNamespace(ctx, name); err != nil {
+			return err
+		}
+		if err := d.client.NeedUnused(ctx, name); err != nil {
 			return err
 		}
 		d.spaces = append(d.spaces, name)
@@ -157,18 +147,38 @@ func (d *deployment) lanes(ctx context.Context, names []string) error {
 	return nil
 }
 
-func namespaceObject(name string) cluster.Object {
-	return cluster.Object{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name, "labels": map[string]any{
-		"pod-security.kubernetes.io/enforce": "restricted", "pod-security.kubernetes.io/warn": "restricted", "app.kubernetes.io/part-of": "weir"}}}
+// makeNamespace makes a namespace that is deleted with everything in it.
+func (d *deployment) makeNamespace(ctx context.Context, name string) error {
+	ns, err := d.client.MakeNamespace(ctx, name)
+	if err == nil {
+		d.own = append(d.own, ns)
+	}
+	return err
 }
 
 // clear removes what the run has put there, and nothing else.
-func (d *deployment) clear(ctx context.Context) error {
+func (d *deployment) clear(con *console) {
+	ctx := context.WithoutCancel(con.ctx)
 	rest := slices.DeleteFunc(slices.Clone(d.made), func(o cluster.Object) bool {
 		meta, _ := o["metadata"].(map[string]any)
 		return slices.ContainsFunc(d.own, func(ns cluster.Object) bool { return ns["metadata"].(map[string]any)["name"] == meta["namespace"] })
 	})
-	return errors.Join(d.client.Remove(ctx, rest, false), d.client.Remove(ctx, d.own, true))
+	if err := errors.Join(d.client.Remove(ctx, rest, false), d.client.Remove(ctx, d.own, true)); err != nil {
+		fmt.Fprintln(con.err, "weir: not everything could be removed:", err)
+	}
+}
+
+// send has a pod of this program do something there, and takes the evidence home; what there is in the cluster is written down where it did not pass.
+func (d *deployment) send(con *console, e cluster.Errand, out string) error {
+	e.Image, e.Component, e.Out = d.flags.image(d.env), certifyComponent, &untilReport{w: con.out}
+	status, err := d.client.Run(con.ctx, e, out)
+	if err != nil {
+		return d.failed(con, out, err)
+	}
+	if status != ExitPass {
+		d.dump(con, out)
+	}
+	return again(con, out, status)
 }
 
 // dump writes what there is in the cluster beside the evidence.
@@ -229,8 +239,7 @@ func (c *certifyAsyncCmd) fromOutside(con *console) error {
 	ns := c.Namespace
 	if c.Env == envKind {
 		ns += "-async"
-		d.own = []cluster.Object{namespaceObject(ns)}
-		err = client.Apply(con.ctx, d.own)
+		err = d.makeNamespace(con.ctx, ns)
 	} else {
 		err = client.NeedNamespace(con.ctx, ns)
 	}
@@ -238,20 +247,9 @@ func (c *certifyAsyncCmd) fromOutside(con *console) error {
 		return err
 	}
 	d.spaces = []string{ns}
-	defer func() {
-		if err := d.clear(context.WithoutCancel(con.ctx)); err != nil {
-			fmt.Fprintln(con.err, "weir: not everything could be removed:", err)
-		}
-	}()
+	defer d.clear(con)
 	fmt.Fprintf(con.out, "seed %d\nprofile %s, environment %s (%s), namespace %s, evidence in %s\n", c.Seed, c.Profile, c.Env, client.Host(), ns, c.Out)
 	args := []string{"certify-async", "--env", c.Env, "--inside", "--namespace", c.Namespace, "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed), "--level", c.Level, "--out", "/results", "--no-color", "--parallel", fmt.Sprint(c.Parallel)}
 	args = append(args, given("--focus", c.Focus, "--skip", c.Skip, "--durability", c.Durability)...)
-	status, err := client.Run(con.ctx, cluster.Errand{Name: "weir-certify-async", Namespace: ns, Image: c.image(c.Env), Component: certifyComponent, Args: args, Out: &untilReport{w: con.out}}, c.Out)
-	if err != nil {
-		return d.failed(con, c.Out, err)
-	}
-	if status != ExitPass {
-		d.dump(con, c.Out)
-	}
-	return again(con, c.Out, status)
+	return d.send(con, cluster.Errand{Name: "weir-certify-async", Namespace: ns, Args: args}, c.Out)
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -81,25 +80,13 @@ func (c *certifyDeploymentCmd) outside(con *console) error {
 	}
 	d := deployment{client: client, flags: c.clusterFlags, env: c.Env, made: objects, spaces: []string{c.Namespace}}
 	fmt.Fprintf(con.out, "seed %d\nprofile %s, environment %s (%s), namespace %s, evidence in %s\n", c.Seed, c.Profile, c.Env, client.Host(), c.Namespace, c.Out)
-	defer func() {
-		if err := d.clear(context.WithoutCancel(con.ctx)); err != nil {
-			fmt.Fprintln(con.err, "weir: not everything could be removed:", err)
-		}
-	}()
+	defer d.clear(con)
 	if err := client.Apply(con.ctx, objects); err != nil {
 		return d.failed(con, c.Out, err)
 	}
 	args := []string{"certify-deployment", "--inside", "--env", c.Env, "--namespace", c.Namespace, "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed), "--out", "/results", "--no-color"}
 	args = append(args, given("--focus", c.Focus, "--skip", c.Skip)...)
-	status, err := client.Run(con.ctx, cluster.Errand{Name: "weir-certify-deployment", Namespace: c.Namespace, Image: c.image(c.Env), Account: certifyAccount,
-		Component: certifyComponent, Args: args, Out: &untilReport{w: con.out}}, c.Out)
-	if err != nil {
-		return d.failed(con, c.Out, err)
-	}
-	if status != ExitPass {
-		d.dump(con, c.Out)
-	}
-	return again(con, c.Out, status)
+	return d.send(con, cluster.Errand{Name: "weir-certify-deployment", Namespace: c.Namespace, Account: certifyAccount, Args: args}, c.Out)
 }
 
 // given are flags with their values, those without a value left out.

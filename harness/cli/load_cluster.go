@@ -62,7 +62,7 @@ func (c *loadCmd) share(con *console, p plan.Plan) error {
 	defer os.RemoveAll(parts)
 	fmt.Fprintf(con.out, "seed %d, plan %s, %d requests in %s to %s, from %d pods in %s of %s, evidence in %s\n", c.Seed, p.Hash()[:12], len(p.Requests), p.Duration, target, c.Workers,
 		c.Namespace, client.Host(), c.Out)
-	l := &cluster.Load{Client: client, Plan: p, Dir: parts, Errand: cluster.Errand{Name: "weir-load", Namespace: c.Namespace, Image: c.image(c.Env), Component: "load", Workers: c.Workers,
+	l := &cluster.Load{Client: client, Dir: parts, Errand: cluster.Errand{Name: "weir-load", Namespace: c.Namespace, Image: c.image(c.Env), Component: "load", Workers: c.Workers,
 		CPU: "50m", Limit: p.Duration + c.Timeout + 10*time.Minute, Out: con.out, Files: map[string]string{"workload.yaml": string(text)},
 		Args: []string{"load", errand.Files + "/workload.yaml", "--url", target, "--model", c.Model, "--seed", fmt.Sprint(c.Seed), "--timeout", c.Timeout.String(), "--shards", fmt.Sprint(c.Workers)}}}
 	o := c.session(p, l)

@@ -128,7 +128,11 @@ func (a *api) object(w http.ResponseWriter, r *http.Request, path string, parts 
 	switch {
 	case r.Method == http.MethodPost:
 		name := in["metadata"].(map[string]any)["name"].(string)
-		a.put(path+"/"+name, in, rest)
+		if a.objects[path+"/"+name] != nil {
+			status(w, http.StatusConflict, "AlreadyExists", name+" already exists")
+			return
+		}
+		a.put(path+"/"+name, in, append(rest, name))
 		reply(w, a.objects[path+"/"+name])
 	case r.Method == http.MethodGet && !single:
 		selector, err := labels.Parse(r.URL.Query().Get("labelSelector"))

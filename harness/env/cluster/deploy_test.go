@@ -140,6 +140,8 @@ func worker(t *testing.T, a *api, exit int, files map[string]string) {
 func TestRun(t *testing.T) {
 	a := newAPI(t)
 	worker(t, a, 3, map[string]string{"r.txt": "result"})
+	a.objects["api/v1/namespaces/n/events/old"] = map[string]any{"kind": "Event", "apiVersion": "v1", "metadata": map[string]any{"name": "old"}, "reason": "FailedCreate",
+		"message": "exceeded quota: of an earlier Job", "involvedObject": map[string]any{"name": "e", "uid": "another"}}
 	dir := t.TempDir()
 	var out strings.Builder
 	status, err := a.client.Run(t.Context(), Errand{Name: "e", Namespace: "n", Image: "weir:dev", Workers: 2, Out: &out}, dir)
@@ -166,7 +168,7 @@ func TestRunRefused(t *testing.T) {
 	a.react = func(a *api, _ string, o map[string]any) {
 		if o["kind"] == "Job" {
 			a.objects["api/v1/namespaces/n/events/x"] = map[string]any{"kind": "Event", "apiVersion": "v1", "metadata": map[string]any{"name": "x"}, "reason": "FailedCreate",
-				"message": `pods "e" is forbidden: exceeded quota: q`, "involvedObject": map[string]any{"name": "e"}}
+				"message": `pods "e" is forbidden: exceeded quota: q`, "involvedObject": map[string]any{"uid": o["metadata"].(map[string]any)["uid"]}}
 		}
 	}
 	_, err := a.client.Run(t.Context(), Errand{Name: "e", Namespace: "n", Image: "weir:dev"}, t.TempDir())
@@ -311,6 +313,36 @@ func TestDump(t *testing.T) {
 	for name, want := range map[string]string{"n/pod.yaml": "name: p", "n/deployment.yaml": "weir-picker", "n/logs/p.c.log": "said", "n/logs/p.c.previous.log": "said", "n/inferencepool.yaml": "weir"} {
 		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.Contains(string(got), want) || strings.Contains(string(got), "managedFields") {
 			t.Errorf("%s: %.80q %v", name, got, err)
+		}
+	}
+}
+
+// TestNothingOfOthers: a namespace or an object that no run has made is neither taken over nor deleted.
+func TestNothingOfOthers(t *testing.T) {
+	a := newAPI(t)
+	if _, err := a.client.MakeNamespace(t.Context(), "mine"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.client.MakeNamespace(t.Context(), "mine"); err != nil { // left by a run that was killed
+		t.Errorf("one that an earlier run has made: %v", err)
+	}
+	a.put("api/v1/namespaces/theirs", map[string]any{"kind": "Namespace", "apiVersion": "v1", "metadata": map[string]any{"name": "theirs"}}, []string{"namespaces", "theirs"})
+	if _, err := a.client.MakeNamespace(t.Context(), "theirs"); err == nil || !strings.Contains(err.Error(), "namespace theirs is there already") {
+		t.Errorf("somebody else's: %v", err)
+	}
+	if err := a.client.Apply(t.Context(), overlay(t, "certify", "mine")); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.client.NeedUnused(t.Context(), "mine"); err != nil {
+		t.Errorf("what a run has made counts as somebody else's: %v", err)
+	}
+	if err := a.client.Apply(t.Context(), overlay(t, "kind", "theirs")); err != nil {
+		t.Fatal(err)
+	}
+	err := a.client.NeedUnused(t.Context(), "theirs")
+	for _, want := range []string{"deployment/weir-picker", "inferencepool/weir", "inferenceobjective/batch"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %s in %v", want, err)
 		}
 	}
 }

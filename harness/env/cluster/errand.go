@@ -216,15 +216,23 @@ func (c *Client) workers(ctx context.Context, e Errand) ([]*Worker, error) {
 	return found, errors.Join(hopeless, err)
 }
 
-// jobTrouble is why a Job's controller made no pods; "" if nothing is known.
+// jobTrouble is why the Job's controller made no pods; "" if nothing is known. Events outlive the Job of an earlier run, which had the same name.
 func (c *Client) jobTrouble(ctx context.Context, e Errand) string {
+	on, err := c.on(ctx, jobKind, e.Namespace)
+	if err != nil {
+		return ""
+	}
+	job, err := on.Get(ctx, e.Name, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
 	events, err := c.list(ctx, eventKind, e.Namespace, "")
 	if err != nil {
 		return ""
 	}
 	for i := range events {
 		o := events[i].Object
-		if text(o, "involvedObject", "name") == e.Name && text(o, "reason") == "FailedCreate" {
+		if text(o, "involvedObject", "uid") == string(job.GetUID()) && text(o, "reason") == "FailedCreate" {
 			return explain(errors.New(text(o, "message"))).Error()
 		}
 	}

@@ -32,6 +32,7 @@ const (
 	memberLabel      = "weir.dev/member" // of model servers that the pool is to select
 	roleLabel        = "llm-d.ai/role"
 	scenarioLabel    = "weir.dev/scenario" // of what a scenario makes
+	laneLabel        = "weir.dev/lane"     // of what makes up a lane, its namespace included where a run has made it
 	grpcPort         = 9002
 	healthPort       = 9003
 	metricsPort      = 9090
@@ -131,7 +132,7 @@ func (l *Lane) Stop(ctx context.Context) error {
 	return l.end(ctx, name, nil)
 }
 
-// Update implements remote.Driver. Nothing tells what a picker has heard of objectives; of the pool it tells in its metrics, if it does.
+// Update implements remote.Driver. Nothing that every picker has tells what it has heard of, so it is given time.
 func (l *Lane) Update(ctx context.Context, w remote.Wanted) error {
 	if err := l.tell(ctx, w); err != nil {
 		return err
@@ -419,7 +420,7 @@ func (l *Lane) objectives(ctx context.Context, w remote.Wanted) error {
 			spec["priority"] = int64(*x.Priority)
 		}
 		o := &unstructured.Unstructured{Object: Object{"apiVersion": objectiveKind.GroupVersion().String(), "kind": objectiveKind.Kind,
-			"metadata": map[string]any{"name": x.Name, "namespace": l.ns}, "spec": spec}}
+			"metadata": map[string]any{"name": x.Name, "namespace": l.ns, "labels": map[string]any{laneLabel: "true"}}, "spec": spec}}
 		if err := l.c.apply(ctx, o, false); err != nil {
 			return err
 		}

@@ -14,7 +14,6 @@ import (
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
-	"github.com/llm-weir/weir/loadgen/plan"
 )
 
 // Files of a worker of a load.
@@ -35,7 +34,6 @@ type Share struct {
 type Load struct {
 	Client *Client
 	Errand Errand
-	Plan   plan.Plan
 	Dir    string // where the workers' own files go
 	skew   time.Duration
 }
@@ -69,7 +67,7 @@ func (l *Load) Play(ctx context.Context, _ sut.Script, out evidence.Sink) error 
 	if ctx.Err() != nil {
 		return errors.Join(err, context.Cause(ctx))
 	}
-	last := int64(0)
+	last, missing := int64(0), false
 	for i := range e.Workers {
 		dir := l.Dir
 		if e.Workers > 1 {
@@ -79,6 +77,7 @@ func (l *Load) Play(ctx context.Context, _ sut.Script, out evidence.Sink) error 
 		share, records, rerr := readShare(dir)
 		switch {
 		case rerr != nil:
+			missing = true
 			step.OK, step.Detail = false, fmt.Sprintf("its records are not there: %v", errors.Join(rerr, err))
 		case share.Sent != len(records):
 			step.OK, step.Detail = false, fmt.Sprintf("%d of its %d records are there", len(records), share.Sent)
@@ -94,7 +93,10 @@ func (l *Load) Play(ctx context.Context, _ sut.Script, out evidence.Sink) error 
 		step.End = last
 		out.Step(step)
 	}
-	return nil
+	if missing { // the steps say so
+		return nil
+	}
+	return err
 }
 
 // readShare reads what a worker has left.
