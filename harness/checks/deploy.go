@@ -95,7 +95,10 @@ func tells(s Spec, r *evidence.Run) finding {
 	if f != nil {
 		return *f
 	}
-	return pass(strings.Join(said, ", "), fmt.Sprintf("steps %s", strings.Join(sortedKeys(s.States), ", ")))
+	for i, name := range sortedKeys(s.States) {
+		said[i] = name + ": " + said[i]
+	}
+	return pass(strings.Join(said, ", "), fmt.Sprintf("%d steps", len(said)))
 }
 
 // planned (BEN-27): a plan that several workers shared was played as a whole: each step of States, a worker, played its part of the plan with the hash
