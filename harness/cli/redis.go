@@ -3,7 +3,7 @@ package cli
 import (
 	"fmt"
 
-	"github.com/alicebob/miniredis/v2"
+	"github.com/llm-weir/weir/harness/env/embedded"
 )
 
 type redisCmd struct {
@@ -22,22 +22,21 @@ Example:
 
 // Run serves until SIGTERM.
 func (c *redisCmd) Run(con *console) error {
-	broker, err := startRedis(c.Addr, "--addr")
+	b, err := startRedis(c.Addr, "--addr")
 	if err != nil {
 		return err
 	}
-	defer broker.Close()
-	fmt.Fprintf(con.out, "redis ready: redis://%s, for tests only\n", broker.Addr())
+	defer b.Close()
+	fmt.Fprintf(con.out, "redis ready: redis://%s, for tests only\n", b.Addr())
 	<-con.ctx.Done()
 	return nil
 }
 
 // startRedis starts a broker whose keys expire as those of a real one do. flag says where it listens.
-func startRedis(addr, flag string) (*miniredis.Miniredis, error) {
-	broker := miniredis.NewMiniRedis()
-	if err := broker.StartAddr(addr); err != nil {
+func startRedis(addr, flag string) (*embedded.Broker, error) {
+	b, err := embedded.Start(addr)
+	if err != nil {
 		return nil, fmt.Errorf("broker: %w; choose another address with %s (port 0 takes a free one)", err, flag)
 	}
-	broker.ClockTTL(true)
-	return broker, nil
+	return b, nil
 }

@@ -9,12 +9,12 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/env"
 	"github.com/llm-weir/weir/harness/env/binary"
+	"github.com/llm-weir/weir/harness/env/embedded"
 	"github.com/llm-weir/weir/harness/prom"
 	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/reference/asyncproc"
@@ -34,7 +34,7 @@ const referencePool = "local"
 // batch is the Async Processor in front of the router, with its broker.
 type batch struct {
 	*env.BatchLog
-	broker *miniredis.Miniredis
+	broker *embedded.Broker
 	client *redis.Client
 	prom   *prom.Server
 	server *asyncproc.Server
@@ -50,13 +50,13 @@ func (st *stage) startBatch() error {
 	if c == nil {
 		return nil
 	}
-	b := &batch{BatchLog: env.NewBatchLog(st.Clock.Now, st.out, st.Wake), broker: miniredis.NewMiniRedis(), taken: make(chan struct{})}
-	close(b.taken) // nobody takes yet
-	st.batch = b
-	if err := b.broker.StartAddr(loopback); err != nil {
+	broker, err := embedded.Start(loopback)
+	if err != nil {
 		return fmt.Errorf("broker: %w", err)
 	}
-	b.broker.ClockTTL(true)
+	b := &batch{BatchLog: env.NewBatchLog(st.Clock.Now, st.out, st.Wake), broker: broker, taken: make(chan struct{})}
+	close(b.taken) // nobody takes yet
+	st.batch = b
 	b.client = redisq.AddressClient(b.broker.Addr())
 	source := ""
 	if c.Prometheus {

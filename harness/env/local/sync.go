@@ -7,23 +7,23 @@ import (
 	"net"
 	"sync"
 
-	"github.com/alicebob/miniredis/v2"
+	"github.com/llm-weir/weir/harness/env/embedded"
 )
 
 // exchange is where the pickers of a stage tell each other what they have in flight: a Redis in this process, and for each picker a way
 // to it of its own that can be cut.
 type exchange struct {
-	redis *miniredis.Miniredis
+	redis *embedded.Broker
 	ways  []*way
 }
 
 // openExchange makes one with n ways.
 func openExchange(n int) (*exchange, error) {
-	x := &exchange{redis: miniredis.NewMiniRedis()}
-	x.redis.ClockTTL(true)
-	if err := x.redis.Start(); err != nil {
+	redis, err := embedded.Start(loopback)
+	if err != nil {
 		return nil, fmt.Errorf("redis: %w", err)
 	}
+	x := &exchange{redis: redis}
 	for range n {
 		ln, err := net.Listen("tcp", loopback)
 		if err != nil {

@@ -19,11 +19,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/env/binary"
+	"github.com/llm-weir/weir/harness/env/embedded"
 	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/prom"
 	"github.com/llm-weir/weir/harness/sut"
@@ -217,7 +217,7 @@ func (r *rig) close() error {
 
 // broker is a Redis behind a proxy.
 type broker struct {
-	embedded *miniredis.Miniredis
+	embedded *embedded.Broker
 	server   *binary.Started
 	proxy    *proxy
 	secure   *proxy // the same under TLS; nil before it is named
@@ -228,11 +228,10 @@ func newBroker(program, dir string) (*broker, error) {
 	b := &broker{}
 	var addr string
 	if program == "" {
-		b.embedded = miniredis.NewMiniRedis()
-		if err := b.embedded.StartAddr("127.0.0.1:0"); err != nil {
+		var err error
+		if b.embedded, err = embedded.Start("127.0.0.1:0"); err != nil {
 			return nil, fmt.Errorf("broker: %w", err)
 		}
-		b.embedded.ClockTTL(true)
 		addr = b.embedded.Addr()
 	} else {
 		port, err := binary.FreePort()
