@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	extprocv3 "github.com/envoyproxy/go-control-plane/envoy/service/ext_proc/v3"
@@ -136,7 +137,9 @@ func TestRequestID(t *testing.T) {
 }
 
 // TestReport follows the report of a stream whose clock the test holds.
-func TestReport(t *testing.T) {
+func TestReport(t *testing.T) { synctest.Test(t, testReport) }
+
+func testReport(t *testing.T) {
 	c := &handClock{}
 	var reports []Report
 	var gaps []time.Duration
@@ -149,6 +152,7 @@ func TestReport(t *testing.T) {
 		for range answers {
 			p.recv()
 		}
+		synctest.Wait() // whatever is done after an answer is done at its time
 	}
 	step(1, reqHeaders(false, ":path", "/v1/completions", wire.HeaderObjective, "high", wire.HeaderFairnessID, "f"), 0)
 	step(2, reqBody(completion, true), 2)
