@@ -24,7 +24,7 @@ mkdir -p results/bench
 {
 	echo "# Benchmarks of the Async Processor"
 	echo
-	echo "Commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD -- . ':!results' || echo ' with changes'), $(go version | awk '{print $3, $4}'), ${broker:-the embedded broker}, $(nproc) processors, $(awk -F': ' '/model name/ {print $2; exit}' /proc/cpuinfo), load average $load at the begin: the machine was shared with other work. \`make bench\`, or \`hack/bench-async.sh\` alone, makes the figures anew."
+	echo "Commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD -- . ':!results' || echo ' with changes'), $(go version | awk '{print $3, $4}'), ${broker:-the embedded broker}, $(nproc) processors, $(awk -F': ' '/model name/ {print $2; exit}' /proc/cpuinfo), load average $load at the start: the machine was shared with other work. \`make bench\`, or \`hack/bench-async.sh\` alone, makes the figures anew."
 	echo
 	echo "| figure | measured | target | |"
 	echo "|---|---|---|---|"

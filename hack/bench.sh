@@ -20,7 +20,7 @@ mkdir -p results/bench
 {
 	echo "# Benchmarks of the reference"
 	echo
-	echo "Commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD -- . ':!results' || echo ' with changes'), $(go version | awk '{print $3, $4}'), $(nproc) processors, $(awk -F': ' '/model name/ {print $2; exit}' /proc/cpuinfo), load average $load at the begin. All figures from one run; \`make bench\` makes them anew."
+	echo "Commit $(git rev-parse --short HEAD)$(git diff --quiet HEAD -- . ':!results' || echo ' with changes'), $(go version | awk '{print $3, $4}'), $(nproc) processors, $(awk -F': ' '/model name/ {print $2; exit}' /proc/cpuinfo), load average $load at the start. All figures from one run; \`make bench\` makes them anew."
 	echo
 	echo "## The whole picker"
 	echo

@@ -12,11 +12,14 @@ import (
 
 // recovers: while something was taken away or replaced, between the start of step After and the end of step Mark, requests ended only in ways that
 // are allowed: completed, refused with one of Statuses, or, with Mode "lossy", in any way at all if they were open then. Whoever was sent afterwards
-// completed, and so did whoever had ended before. At most Count requests may be lost under "lossy"; 0: any number. Engaged with Needed requests open
-// in between, and as many sent afterwards.
+// completed, and so did whoever had ended before. At most Count requests may be lost under "lossy"; 0: any number. What is not there again at step
+// Mark fails. Engaged with Needed requests open in between, and as many sent afterwards.
 func recovers(s Spec, r *evidence.Run) finding {
 	from, f := mark(r, s.After)
 	if f != nil {
+		return *f
+	}
+	if f := back(r, s.Engaged, []string{s.Mark}); f != nil {
 		return *f
 	}
 	to, f := watch(r, s.Mark)
@@ -86,10 +89,27 @@ func noted(s Spec, r *evidence.Run) (said []string, f *finding) {
 	return said, nil
 }
 
-// tells: each step of States has noted what is said there.
+// back: parts that were not there before anything was done to them show nothing, and those that are not there again afterwards have not recovered.
+func back(r *evidence.Run, before, after []string) *finding {
+	for i, name := range slices.Concat(before, after) {
+		if st, ok := r.StepByMark(name); ok && strings.HasPrefix(st.Detail, evidence.NotBack) {
+			f := fail("not there again", "step "+name+": "+st.Detail)
+			if i < len(before) {
+				f = notEngaged("step " + name + ": " + st.Detail)
+			}
+			return &f
+		}
+	}
+	return nil
+}
+
+// tells: each step of States has noted what is said there, and what the steps Names wait for is there again.
 func tells(s Spec, r *evidence.Run) finding {
 	if len(s.States) == 0 {
 		return notEngaged("nothing was asked")
+	}
+	if f := back(r, s.Engaged, s.Names); f != nil {
+		return *f
 	}
 	said, f := noted(s, r)
 	if f != nil {

@@ -30,7 +30,7 @@ type certifyCmd struct {
 	Env              string `enum:"local,virtual,kind,cluster" default:"local" help:"Where the system runs: local (real sockets on this machine), virtual (virtual time), kind (deployed in the kind cluster of weir cluster up) or cluster (deployed in the one that --kubeconfig or --context names)."`
 	Seed             uint64 `help:"Seed of the loads; 0 draws one. It is printed first."`
 	Out              string `type:"path" help:"Folder of the evidence bundle; default: a new one under .weir/."`
-	Level            string `enum:"core,extended,slow" default:"core" help:"core: core rows and the rest of the first certification run; extended: every row that has a scenario; slow: also those that wait for minutes (in virtual time extended plays them too)."`
+	Level            string `enum:"core,extended,slow" default:"core" help:"core: core rows and the rest of the first certification run; extended: every row that has a scenario, but for those that wait for minutes; slow: these too (in virtual time extended plays them)."`
 	Focus            string `help:"Regular expression on requirement ids and scenario names: play only these."`
 	Skip             string `help:"Regular expression on requirement ids and scenario names: leave these out."`
 	Parallel         int    `default:"8" help:"Scenarios at a time."`
@@ -53,11 +53,13 @@ func (certifyCmd) Help() string {
   weir certify --sut sut.yaml                         a picker of your own, described in a file
   weir certify --url http://gateway --sut sut.yaml    a router that already runs
   weir certify --epp-addr HOST:PORT --sut sut.yaml    a picker that already runs, behind a gateway of ours
-  weir certify --env kind                             the picker as it is deployed, in the cluster of weir cluster up
+  weir certify --env kind                             the reference picker of the image, deployed in the cluster of weir cluster up
   weir certify --env cluster --context prod --namespace weir-certify
   weir certify --focus FC-CAP-01 --keep               leave the stack of a scenario that fails up
 
-Each line is a verdict: pass, fail, error, inconclusive (a mechanism did not engage) or not-applicable.`
+Each line is a verdict: pass, fail, error, inconclusive (a mechanism did not engage) or not-applicable.
+
+Exit status: 0 all that was judged passes, 1 a requirement failed, 2 usage or harness error, 3 inconclusive, 130 interrupted.`
 }
 
 // Run plays the catalogue.

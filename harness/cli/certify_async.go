@@ -26,7 +26,7 @@ type certifyAsyncCmd struct {
 	RedisServer string `placeholder:"PROGRAM" help:"Program of a real broker, for example redis-server; default: an embedded one."`
 	Seed        uint64 `help:"Seed of what is drawn; 0 draws one. It is printed first."`
 	Out         string `type:"path" help:"Folder of the evidence bundle; default: a new one under .weir/."`
-	Level       string `enum:"core,extended,slow" default:"core" help:"core: core rows and the rest of the first certification run; extended: every row that has a scenario."`
+	Level       string `enum:"core,extended,slow" default:"core" help:"core: core rows and the rest of the first certification run; extended: every row that has a scenario, but for those that wait for minutes; slow: these too."`
 	Focus       string `help:"Regular expression on requirement ids and scenario names: play only these."`
 	Skip        string `help:"Regular expression on requirement ids and scenario names: leave these out."`
 	Parallel    int    `default:"12" help:"Scenarios at a time; most of them wait."`
@@ -51,7 +51,9 @@ Examples:
   weir certify-async --focus 'AP-RETRY|AP-DL'              only two families
 
 Scenarios add flags of the guide (--transport, --concurrency, --pool-config-file, ...) to the command; a flag whose placeholder a scenario
-does not use is left out.`
+does not use is left out.
+
+Exit status: 0 all that was judged passes, 1 a requirement failed, 2 usage or harness error, 3 inconclusive, 130 interrupted.`
 }
 
 // Run plays the catalogue of processors.
@@ -103,7 +105,7 @@ func (c *certifyAsyncCmd) options(p profile.Profile) (processor.Options, string,
 	o := processor.Options{RedisServer: c.RedisServer}
 	if c.RedisServer != "" {
 		if _, err := exec.LookPath(c.RedisServer); err != nil {
-			return o, "", fmt.Errorf("--redis-server: %w", err)
+			return o, "", fmt.Errorf("--redis-server: %w (Debian's package redis-server has it; without the flag a broker is embedded)", err)
 		}
 	}
 	text := cmp.Or(c.Processor, d.Command)

@@ -50,7 +50,8 @@ func (c *certifyCmd) fromOutside(con *console) error {
 	fmt.Fprintf(con.out, "seed %d\nprofile %s, environment %s (%s), lanes %s, evidence in %s\n", c.Seed, c.Profile, c.Env, client.Host(), strings.Join(names, ", "), c.Out)
 	args := []string{"certify", "--env", c.Env, "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed), "--level", c.Level, "--out", "/results", "--no-color",
 		"--namespace", c.Namespace, "--inside", strings.Join(names, ",")}
-	args = append(args, given("--focus", c.Focus, "--skip", c.Skip, "--context", c.Context, "--image", c.Image)...) // the last two for what reproduces it
+	args = append(args, given("--focus", c.Focus, "--skip", c.Skip)...)
+	args = append(args, c.named()...)
 	defer d.clear(con)
 	if err := d.lanes(con.ctx, names); err != nil {
 		return d.failed(con, c.Out, err)
@@ -251,5 +252,6 @@ func (c *certifyAsyncCmd) fromOutside(con *console) error {
 	fmt.Fprintf(con.out, "seed %d\nprofile %s, environment %s (%s), namespace %s, evidence in %s\n", c.Seed, c.Profile, c.Env, client.Host(), ns, c.Out)
 	args := []string{"certify-async", "--env", c.Env, "--inside", "--namespace", c.Namespace, "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed), "--level", c.Level, "--out", "/results", "--no-color", "--parallel", fmt.Sprint(c.Parallel)}
 	args = append(args, given("--focus", c.Focus, "--skip", c.Skip, "--durability", c.Durability)...)
+	args = append(args, c.named()...)
 	return d.send(con, cluster.Errand{Name: "weir-certify-async", Namespace: ns, Args: args}, c.Out)
 }

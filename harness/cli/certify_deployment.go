@@ -30,7 +30,11 @@ type certifyDeploymentCmd struct {
 	Skip    string `help:"Regular expression on requirement ids and scenario names: leave these out."`
 	NoColor bool   `help:"No colours and no progress bar."`
 	Faults  bool   `help:"Show that the suite can fail: put faults into the deployment one after the other; each must be found."`
-	Inside  bool   `hidden:"" help:"This program runs in a pod beside the deployment."`
+	Only    string `placeholder:"REGEX" help:"With --faults: regular expression on the names of faults."`
+
+	SettleLimit time.Duration `default:"0s" help:"How long a part may take to be there again before that counts as a fail; 0: 2m, and 30s with --faults."`
+
+	Inside bool `hidden:"" help:"This program runs in a pod beside the deployment."`
 }
 
 // Help is the long help of the command.
@@ -42,7 +46,11 @@ Examples:
   weir cluster up && weir cluster deploy && weir certify-deployment
   weir certify-deployment --env cluster --context prod --namespace weir
   weir certify-deployment --focus kill
-  weir certify-deployment --faults                a deployment that is wrong must fail`
+  weir certify-deployment --faults                a deployment that is wrong must fail
+  weir certify-deployment --faults --only cuts    those with such names
+
+Exit status: 0 all that was judged passes, 1 a requirement failed, 2 usage or harness error, 3 inconclusive, 130 interrupted.
+With --faults: 0 every fault was found, 1 one was not.`
 }
 
 // Run plays the scenarios.
@@ -71,7 +79,7 @@ func (c *certifyDeploymentCmd) outside(con *console) error {
 	if err := client.NeedNamespace(con.ctx, c.Namespace); err != nil {
 		return err
 	}
-	if _, err := client.OpenStack(con.ctx, c.Namespace); err != nil {
+	if _, err := client.OpenStack(con.ctx, c.Namespace, 0); err != nil {
 		return err
 	}
 	objects, err := c.overlay(inspectOverlay, c.Namespace, c.Env)
@@ -84,9 +92,14 @@ func (c *certifyDeploymentCmd) outside(con *console) error {
 	if err := client.Apply(con.ctx, objects); err != nil {
 		return d.failed(con, c.Out, err)
 	}
-	args := []string{"certify-deployment", "--inside", "--env", c.Env, "--namespace", c.Namespace, "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed), "--out", "/results", "--no-color"}
-	args = append(args, given("--focus", c.Focus, "--skip", c.Skip)...)
+	args := []string{"certify-deployment", "--inside", "--env", c.Env, "--namespace", c.Namespace, "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed), "--out", "/results", "--no-color", "--settle-limit", c.SettleLimit.String()}
+	args = append(append(args, given("--focus", c.Focus, "--skip", c.Skip)...), c.named()...)
 	return d.send(con, cluster.Errand{Name: "weir-certify-deployment", Namespace: c.Namespace, Account: certifyAccount, Args: args}, c.Out)
+}
+
+// named is how the cluster and the image were named: a pod is told for what it says of how its run is made again, and reads none of it.
+func (f clusterFlags) named() []string {
+	return given("--kubeconfig", f.Kubeconfig, "--context", f.Context, "--image", f.Image)
 }
 
 // given are flags with their values, those without a value left out.
@@ -113,7 +126,7 @@ func (c *certifyDeploymentCmd) inside(con *console) error {
 	if err != nil {
 		return err
 	}
-	stack, err := client.OpenStack(con.ctx, c.Namespace)
+	stack, err := client.OpenStack(con.ctx, c.Namespace, c.SettleLimit)
 	if err != nil {
 		return err
 	}
@@ -161,6 +174,6 @@ func (c *certifyDeploymentCmd) options(p profile.Profile, system func() (sut.Sys
 		Level: scenario.Core, Environment: c.Env, Clock: "real", Created: wall.Format(time.RFC3339), NoBackendLog: true, Implementation: first.Describe(),
 		Host: evidence.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version()},
 		Argv: append(append(program(), "certify-deployment", "--env", c.Env, "--namespace", c.Namespace, "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed)),
-			given("--focus", c.Focus, "--skip", c.Skip)...)}
+			append(given("--focus", c.Focus, "--skip", c.Skip), c.named()...)...)}
 	return o, nil
 }

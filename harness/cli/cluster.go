@@ -23,12 +23,20 @@ const (
 	envCluster = "cluster"
 )
 
+// localImage is what make image makes.
+const localImage = "weir:dev"
+
 // clusterFlags say which cluster, and what runs there.
 type clusterFlags struct {
-	Kubeconfig  string `type:"path" help:"Kubeconfig of the cluster; the current context of it is used unless --context names another one."`
-	Context     string `help:"Context of the kubeconfig. No context is used that was not named, or is not the current one of a --kubeconfig that was."`
-	Namespace   string `default:"weir" help:"Namespace; it must be there unless the cluster is a kind one of ours."`
-	Image       string `help:"Image of weir with its tag or digest; default: weir:dev in a kind cluster of ours, the published one elsewhere."`
+	Kubeconfig string `type:"path" help:"Kubeconfig of the cluster; the current context of it is used unless --context names another one."`
+	Context    string `help:"Context of the kubeconfig. Only one that you name is used, or the current one of a --kubeconfig that you name."`
+	Namespace  string `default:"weir" help:"Namespace; it must be there unless the cluster is a kind one of ours."`
+	Image      string `help:"Image of weir with its tag or digest; default: weir:dev in a kind cluster of ours, the published one elsewhere."`
+	kindFlags
+}
+
+// kindFlags say which cluster of our own.
+type kindFlags struct {
 	ClusterName string `default:"weir" help:"Name of the kind cluster."`
 	KindProgram string `default:"kind" env:"KIND" help:"Program kind."`
 }
@@ -36,13 +44,13 @@ type clusterFlags struct {
 // kindDir is where the kubeconfigs of our own kind clusters are.
 func kindDir() string { return filepath.Join(".weir", "kind") }
 
-func (f clusterFlags) kind(out io.Writer) kind.Cluster {
+func (f kindFlags) kind(out io.Writer) kind.Cluster {
 	return kind.Cluster{Name: f.ClusterName, Program: f.KindProgram, Dir: kindDir(), Out: out}
 }
 
 // image is what the pods run.
 func (f clusterFlags) image(env string) string {
-	return cmp.Or(f.Image, map[string]string{envKind: "weir:dev", envCluster: "ghcr.io/llm-weir/weir:" + Version}[env])
+	return cmp.Or(f.Image, map[string]string{envKind: localImage, envCluster: "ghcr.io/llm-weir/weir:" + Version}[env])
 }
 
 // connect reaches the cluster that the flags and the environment name.
@@ -62,15 +70,7 @@ func (f clusterFlags) connect(ctx context.Context, env string) (*cluster.Client,
 }
 
 // argv are the flags as they were given.
-func (f clusterFlags) argv() []string {
-	var a []string
-	for _, x := range [][2]string{{"--kubeconfig", f.Kubeconfig}, {"--context", f.Context}, {"--namespace", f.Namespace}, {"--image", f.Image}} {
-		if x[1] != "" {
-			a = append(a, x[0], x[1])
-		}
-	}
-	return a
-}
+func (f clusterFlags) argv() []string { return append(given("--namespace", f.Namespace), f.named()...) }
 
 // overlay builds the objects of an overlay.
 func (f clusterFlags) overlay(name, namespace, env string) ([]cluster.Object, error) {
@@ -107,7 +107,8 @@ The kubeconfig of the kind cluster is .weir/kind/NAME.kubeconfig; no other one i
 }
 
 type clusterUpCmd struct {
-	clusterFlags
+	kindFlags
+	Image      string `default:"weir:dev" help:"Image of weir with its tag, as docker images shows it."`
 	NodeImage  string `env:"KIND_NODE_IMAGE" help:"Image of the node; default: kind's own, from a registry."`
 	KindConfig string `env:"KIND_CONFIG" type:"path" help:"Config file of kind."`
 	Bare       bool   `help:"Load no image."`
@@ -120,7 +121,7 @@ func (c *clusterUpCmd) Run(con *console) error {
 		return err
 	}
 	if !c.Bare {
-		if err := k.Load(con.ctx, c.image(envKind)); err != nil {
+		if err := k.Load(con.ctx, c.Image); err != nil {
 			return err
 		}
 	}
@@ -128,14 +129,37 @@ func (c *clusterUpCmd) Run(con *console) error {
 	return nil
 }
 
-type clusterLoadCmd struct{ clusterFlags }
+// Help is the long help of the command.
+func (clusterUpCmd) Help() string {
+	return `Examples:
+  make image && weir cluster up                   the cluster "weir", with the image weir:dev in it
+  weir cluster up --cluster-name second --bare    another one, without an image
+  KIND_NODE_IMAGE=kindest/node:v1.34.0 weir cluster up`
+}
+
+type clusterLoadCmd struct {
+	kindFlags
+	Image string `default:"weir:dev" help:"Image of weir with its tag, as docker images shows it."`
+}
+
+// Help is the long help of the command.
+func (clusterLoadCmd) Help() string {
+	return `Example:
+  make image && weir cluster load                 after a change; weir cluster remove && weir cluster deploy starts pods of it`
+}
 
 // Run loads the image.
 func (c *clusterLoadCmd) Run(con *console) error {
-	return c.kind(con.out).Load(con.ctx, c.image(envKind))
+	return c.kind(con.out).Load(con.ctx, c.Image)
 }
 
-type clusterDownCmd struct{ clusterFlags }
+type clusterDownCmd struct{ kindFlags }
+
+// Help is the long help of the command.
+func (clusterDownCmd) Help() string {
+	return `Example:
+  weir cluster down --cluster-name second`
+}
 
 // Run deletes the cluster.
 func (c *clusterDownCmd) Run(con *console) error { return c.kind(con.out).Delete(con.ctx) }
@@ -152,6 +176,14 @@ const deployLimit = 5 * time.Minute
 type clusterDeployCmd struct {
 	targetFlags
 	Overlay string `help:"Folder of manifests; default: that of --env."`
+}
+
+// Help is the long help of the command.
+func (clusterDeployCmd) Help() string {
+	return `Examples:
+  weir cluster deploy                             into the kind cluster of weir cluster up
+  weir cluster deploy --env cluster --context prod --namespace weir --image REGISTRY/weir:TAG
+  weir cluster deploy --env cluster --context prod --overlay gpu`
 }
 
 // Run deploys.

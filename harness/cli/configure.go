@@ -61,7 +61,7 @@ func (c *upConfigureCmd) Run(con *console) error {
 	}
 	req, err := http.NewRequestWithContext(con.ctx, http.MethodPost, strings.TrimSuffix(c.Control, "/")+"/"+c.Do, bytes.NewReader(body))
 	if err != nil {
-		return fmt.Errorf("--control: %w", err)
+		return fmt.Errorf("--control: write http://host:port, as weir up prints it: %w", err)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {

@@ -29,7 +29,7 @@ func (b brokerFlags) client(ctx context.Context) (*redis.Client, error) {
 		return nil, fmt.Errorf("--redis-url: %w", err)
 	}
 	if err := c.Ping(ctx).Err(); err != nil {
-		return nil, fmt.Errorf("--redis-url: the broker does not answer: %w", err)
+		return nil, fmt.Errorf("--redis-url: the broker does not answer: %w (weir up --async starts one, another is named by --redis-url or $REDIS_URL)", err)
 	}
 	return c, nil
 }

@@ -15,7 +15,7 @@ import (
 
 // externalFlags name a picker to be judged in place of the built-in reference.
 type externalFlags struct {
-	EPP string `name:"epp" placeholder:"COMMAND" help:"Command that starts the picker to judge, with placeholders: {{.Config}} {{.GRPCPort}} {{.HealthPort}} {{.MetricsPort}} {{.PoolName}} {{.PoolNamespace}} {{.Kubeconfig}} {{.EndpointsFile}} {{.ObjectivesFile}}. KUBECONFIG and NAMESPACE are set too. Default: the built-in reference."`
+	EPP string `name:"epp" placeholder:"COMMAND" help:"Command that starts the picker to judge, with placeholders: {{.Config}} {{.GRPCPort}} {{.HealthPort}} {{.MetricsPort}} {{.PoolName}} {{.PoolNamespace}} {{.Kubeconfig}} {{.EndpointsFile}} {{.ObjectivesFile}} {{.SyncRedis}}. KUBECONFIG and NAMESPACE are set too. Default: the built-in reference."`
 	SUT string `name:"sut" placeholder:"NAME|FILE" help:"Descriptor of the picker to judge: llm-d-router, generic-extproc, or a YAML file with organization, project, version, url, contact, command, features, tls, startLimit, tolerances."`
 }
 

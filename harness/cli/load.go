@@ -46,7 +46,10 @@ func (loadCmd) Help() string {
   weir load workload.yaml --seed 7 --plan          what would be sent, without sending it
   weir load workload.yaml --env kind --workers 3   from three pods that share the plan, into one bundle
 
-Latency counts from the intended send time. A client that fell behind its schedule makes the run invalid: exit status 3.
+Latency counts from the intended send time. A client that fell behind its schedule makes the run invalid.
+
+Exit status: 0 sent, whatever the answers were; 2 usage or harness error, 3 the run is invalid, 130 interrupted. With --workers those of a
+judged run: 0 the plan was played as a whole, 3 not.
 
 workload.yaml:
   name: two-tenants
@@ -134,7 +137,7 @@ func reachable(ctx context.Context, base string) error {
 	}
 	conn, err := (&net.Dialer{Timeout: 3 * time.Second}).DialContext(ctx, "tcp", host)
 	if err != nil {
-		return fmt.Errorf("--url %s: nobody answers: %w", base, err)
+		return fmt.Errorf("--url %s: nobody answers: %w (weir up starts a stack at http://127.0.0.1:8080)", base, err)
 	}
 	return conn.Close()
 }

@@ -71,6 +71,17 @@ func (c *loadCmd) share(con *console, p plan.Plan) error {
 	return play(con, o, screen, c.Out, o.Manifest.Argv)
 }
 
+// fromHere is a path as somebody in this folder writes it.
+func fromHere(path string) string {
+	here, err := os.Getwd()
+	if err == nil {
+		if rel, err := filepath.Rel(here, path); err == nil && filepath.IsLocal(rel) {
+			return rel
+		}
+	}
+	return path
+}
+
 // session is a run of one scenario: the load.
 func (c *loadCmd) session(p plan.Plan, l *cluster.Load) run.Options {
 	states := map[string]string{}
@@ -84,7 +95,8 @@ func (c *loadCmd) session(p plan.Plan, l *cluster.Load) run.Options {
 	return run.Options{Profile: profile.Profile{Name: profile.Default}, Rows: rows(), Dir: c.Out, Scenarios: []scenario.Compiled{sc}, New: func() sut.System { return l },
 		Limit: l.Errand.Limit, Manifest: evidence.Manifest{RunID: fmt.Sprintf("load-%s-%d-%s", c.Env, c.Seed, wall.Format("20060102T150405Z")), Tool: "weir " + Version, Commit: commit(), Seed: c.Seed,
 			Level: scenario.Core, Environment: c.Env, Clock: "real", Created: wall.Format(time.RFC3339), NoBackendLog: true,
-			Argv: append(append(program(), "load", filepath.Base(c.Workload), "--env", c.Env, "--workers", fmt.Sprint(c.Workers), "--seed", fmt.Sprint(c.Seed)), c.clusterFlags.argv()...),
+			Argv: append(append(program(), "load", fromHere(c.Workload), "--env", c.Env, "--workers", fmt.Sprint(c.Workers), "--seed", fmt.Sprint(c.Seed), "--model", c.Model, "--timeout", c.Timeout.String()),
+				append(given("--url", c.URL), c.clusterFlags.argv()...)...),
 			Host: evidence.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version()}}}
 }
 

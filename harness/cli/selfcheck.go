@@ -39,7 +39,9 @@ func (selfcheckCmd) Help() string {
   weir selfcheck --only 'ttl|leak'   some mutants
   weir selfcheck --pairs 30 --seed 0 random pairs of mutants: one fault must not hide another
   weir selfcheck --suite async       mutants of the Async Processor
-  weir selfcheck --include-noop      ends with status 1: nothing can kill a mutant that changes nothing`
+  weir selfcheck --include-noop      ends with status 1: nothing can kill a mutant that changes nothing
+
+Exit status: 0 every mutant is killed and every requirement can fail, 1 not so, 2 usage or harness error, 130 interrupted.`
 }
 
 const asyncSuite = "async"

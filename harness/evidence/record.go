@@ -7,6 +7,9 @@ package evidence
 // Never is an instant that did not come.
 const Never int64 = -1
 
+// NotBack begins the detail of a step that waited for a part of a deployment to be there again, in vain.
+const NotBack = "not there again: "
+
 // Client endings. Each request has exactly one (INV-03).
 const (
 	Completed       = "completed"         // 2xx and the response ended as it should

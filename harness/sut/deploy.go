@@ -13,7 +13,7 @@ const (
 	DeployScale   = "scale"   // to Count pods; returns when that many are ready
 	DeployRollout = "rollout" // replace every pod, one after the other; returns at once
 	DeployKill    = "kill"    // delete every pod without a grace period; returns at once
-	DeploySettle  = "settle"  // wait until every pod of the part is ready, in its newest version, and was made after the step before
+	DeploySettle  = "settle"  // wait until every pod of the part is ready, in its newest version, and was made after the step before, and it can be reached; otherwise note evidence.NotBack and why
 	DeployCut     = "cut"     // let nobody but the gateway reach the model servers over the network
 	DeployMend    = "mend"    // take that back
 	DeployAsk     = "ask"     // note what Prometheus answers to the query Raw, once it is Endpoint or Limit is over

@@ -163,6 +163,9 @@ func (a *api) object(w http.ResponseWriter, r *http.Request, path string, parts 
 		reply(w, a.objects[path])
 	case !there:
 		status(w, http.StatusNotFound, "NotFound", path+" not found")
+	case r.Method == http.MethodPut:
+		a.put(path, in, rest)
+		reply(w, a.objects[path])
 	case r.Method == http.MethodDelete:
 		delete(a.objects, path)
 		a.deleted = append(a.deleted, path)

@@ -292,7 +292,7 @@ func TestLaneMissing(t *testing.T) {
 	if _, err := a.client.OpenLane(t.Context(), "n"); err == nil || !strings.Contains(err.Error(), "no model server in n") {
 		t.Errorf("no model server: %v", err)
 	}
-	if _, err := a.client.OpenStack(t.Context(), "n"); err == nil || !strings.Contains(err.Error(), "gateway") || strings.Contains(err.Error(), "picker (") {
+	if _, err := a.client.OpenStack(t.Context(), "n", 0); err == nil || !strings.Contains(err.Error(), "gateway") || strings.Contains(err.Error(), "picker (") {
 		t.Errorf("half a stack: %v", err)
 	}
 }

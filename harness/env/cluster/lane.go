@@ -28,7 +28,7 @@ import (
 const (
 	pickerDeployment = "weir-picker"
 	poolName         = "weir"
-	serverSelector   = "app.kubernetes.io/part-of=weir,app.kubernetes.io/component=model-server"
+	serverPart       = "model-server"
 	memberLabel      = "weir.dev/member" // of model servers that the pool is to select
 	roleLabel        = "llm-d.ai/role"
 	scenarioLabel    = "weir.dev/scenario" // of what a scenario makes
@@ -69,7 +69,7 @@ func (c *Client) OpenLane(ctx context.Context, namespace string) (*Lane, error) 
 		return nil, fmt.Errorf("deployment/%s in %s: %w", pickerDeployment, namespace, explain(err))
 	}
 	l.template, _, _ = unstructured.NestedMap(d.Object, "spec", "template")
-	pods, err := c.list(ctx, podKind, namespace, serverSelector)
+	pods, err := c.list(ctx, podKind, namespace, selects(serverPart))
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func (c *Client) OpenLane(ctx context.Context, namespace string) (*Lane, error) 
 		l.labels[pods[i].GetName()] = pods[i].GetLabels()
 	}
 	if len(l.sims) == 0 {
-		return nil, fmt.Errorf("there is no model server in %s (labels %s)", namespace, serverSelector)
+		return nil, fmt.Errorf("there is no model server in %s (labels %s)", namespace, selects(serverPart))
 	}
 	return l, l.clear(ctx)
 }
@@ -357,12 +357,25 @@ func (l *Lane) tell(ctx context.Context, w remote.Wanted) error {
 	return l.pool(ctx, w.Members)
 }
 
+// label changes labels of a pod; nil takes one away.
+func (c *Client) label(ctx context.Context, namespace, pod string, labels map[string]any) (*unstructured.Unstructured, error) {
+	on, err := c.on(ctx, podKind, namespace)
+	if err != nil {
+		return nil, err
+	}
+	body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": labels}})
+	if err != nil {
+		return nil, err
+	}
+	p, err := on.Patch(ctx, pod, types.MergePatchType, body, metav1.PatchOptions{FieldManager: manager})
+	if err != nil {
+		return nil, fmt.Errorf("labels of pod/%s: %w", pod, explain(err))
+	}
+	return p, nil
+}
+
 // pool labels the model servers, so that the pool's selector finds those that belong to it.
 func (l *Lane) pool(ctx context.Context, members []remote.Member) error {
-	on, err := l.c.on(ctx, podKind, l.ns)
-	if err != nil {
-		return err
-	}
 	for _, s := range l.sims {
 		i := slices.IndexFunc(members, func(m remote.Member) bool { return m.Own == s.name })
 		want := map[string]string{}
@@ -386,13 +399,9 @@ func (l *Lane) pool(ctx context.Context, members []remote.Member) error {
 		if len(patch) == 0 {
 			continue
 		}
-		body, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": patch}})
+		p, err := l.c.label(ctx, l.ns, s.name, patch)
 		if err != nil {
 			return err
-		}
-		p, err := on.Patch(ctx, s.name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: manager})
-		if err != nil {
-			return fmt.Errorf("labels of pod/%s: %w", s.name, explain(err))
 		}
 		l.labels[s.name] = p.GetLabels()
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/llm-weir/weir/harness/clock"
 	"github.com/llm-weir/weir/harness/env"
 	"github.com/llm-weir/weir/harness/env/remote"
+	"github.com/llm-weir/weir/harness/evidence"
 	"github.com/llm-weir/weir/harness/sut"
 	"github.com/llm-weir/weir/reference/redisq"
 )
@@ -45,11 +46,15 @@ type Stack struct {
 	prefix string                 // of the ids that were last put into the queue
 	saved  []unstructured.Unstructured
 	http   *http.Client
+	limit  time.Duration // of a part that is to be there again; 0: what the step says
 }
 
-// OpenStack finds the deployment of a namespace.
-func (c *Client) OpenStack(ctx context.Context, namespace string) (*Stack, error) {
-	s := &Stack{c: c, ns: namespace, before: map[string][]types.UID{}, http: &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
+// errNotBack is of a part that is not there again in time.
+var errNotBack = errors.New("it is not there again")
+
+// OpenStack finds the deployment of a namespace. A part has settle to be there again; 0: as long as a scenario says.
+func (c *Client) OpenStack(ctx context.Context, namespace string, settle time.Duration) (*Stack, error) {
+	s := &Stack{c: c, ns: namespace, limit: settle, before: map[string][]types.UID{}, http: &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
 	var missing []string
 	for part, name := range parts {
 		on, err := c.on(ctx, deploymentKind, namespace)
@@ -113,6 +118,9 @@ func (s *Stack) deploy(ctx context.Context, st sut.Step) (string, error) {
 	case sut.DeployKill:
 		return s.kill(ctx, st.Endpoint)
 	case sut.DeploySettle:
+		if s.limit > 0 {
+			limit = s.limit
+		}
 		return s.settle(ctx, st.Endpoint, name, limit)
 	case sut.DeployCut:
 		return "", s.cut(ctx, limit)
@@ -123,7 +131,12 @@ func (s *Stack) deploy(ctx context.Context, st sut.Step) (string, error) {
 }
 
 func (s *Stack) pods(ctx context.Context, part string) ([]unstructured.Unstructured, error) {
-	return s.c.list(ctx, podKind, s.ns, "app.kubernetes.io/part-of=weir,app.kubernetes.io/component="+part)
+	return s.c.list(ctx, podKind, s.ns, selects(part))
+}
+
+// selects is the selector of a part's pods.
+func selects(part string) string {
+	return "app.kubernetes.io/part-of=weir,app.kubernetes.io/component=" + part
 }
 
 func (s *Stack) remember(ctx context.Context, part string) error {
@@ -166,13 +179,16 @@ func (s *Stack) scale(ctx context.Context, part, name string, n int, limit time.
 	return err
 }
 
-// settled waits until exactly n pods of a part are there, all of them ready and none of those that were told to go.
+// settled waits until exactly n pods of a part are there, all of them ready and none of those that were told to go. Where they are not in time it
+// is errNotBack, unless the API server did not answer.
 func (s *Stack) settled(ctx context.Context, part, name string, n int, limit time.Duration) (pods int, err error) {
 	on, err := s.c.on(ctx, deploymentKind, s.ns)
 	if err != nil {
 		return 0, err
 	}
+	silent := false
 	err = s.c.until(ctx, limit, func(ctx context.Context) (bool, string) {
+		silent = true
 		d, err := on.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -181,6 +197,7 @@ func (s *Stack) settled(ctx context.Context, part, name string, n int, limit tim
 		if err != nil {
 			return false, err.Error()
 		}
+		silent = false
 		if n >= 0 && len(all) != n {
 			return false, fmt.Sprintf("%s has %d pods, %d are wanted", name, len(all), n)
 		}
@@ -198,6 +215,9 @@ func (s *Stack) settled(ctx context.Context, part, name string, n int, limit tim
 		pods = len(all)
 		return rolledOut(d), name + " is not rolled out"
 	})
+	if err != nil && !silent {
+		err = fmt.Errorf("%w: %w", errNotBack, err)
+	}
 	return pods, err
 }
 
@@ -224,14 +244,26 @@ func (s *Stack) kill(ctx context.Context, part string) (string, error) {
 // inARow is how many answers say that the way is open: a Service may lead to several pods.
 const inARow = 5
 
-// settle waits until a part is there again, and can be reached.
+// settle waits until a part is there again, and can be reached, and notes how many pods it has. One that does not come back is noted too: that
+// is the check's to judge.
 func (s *Stack) settle(ctx context.Context, part, name string, limit time.Duration) (string, error) {
 	n, err := s.settled(ctx, part, name, -1, limit)
-	if err != nil {
+	if err == nil {
+		err = s.open(ctx, part, limit)
+	}
+	switch {
+	case errors.Is(err, errNotBack) && ctx.Err() == nil:
+		return evidence.NotBack + err.Error(), nil
+	case err != nil:
 		return "", err
 	}
+	return fmt.Sprintf("%d pods", n), nil
+}
+
+// open waits until a part can be reached.
+func (s *Stack) open(ctx context.Context, part string, limit time.Duration) error {
 	good := 0
-	err = s.c.until(ctx, limit, func(ctx context.Context) (bool, string) {
+	err := s.c.until(ctx, limit, func(ctx context.Context) (bool, string) {
 		for good < inARow {
 			if err := s.reached(ctx, part); err != nil {
 				good = 0
@@ -241,7 +273,10 @@ func (s *Stack) settle(ctx context.Context, part, name string, limit time.Durati
 		}
 		return true, ""
 	})
-	return fmt.Sprintf("%d pods", n), err
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errNotBack, err)
+	}
+	return err
 }
 
 // reached asks for a part in the way its users do.
@@ -404,8 +439,8 @@ func (s *Stack) enqueue(ctx context.Context, prefix string, n int) error {
 	defer func() { _ = c.Close() }()
 	s.prefix = prefix
 	for i := range n {
-		// Each takes a while, so that some of them are always on their way.
-		m := sut.AsyncMessage{ID: fmt.Sprintf("%s-%d", prefix, i), Deadline: 10 * time.Minute, Payload: `{"model":"` + env.Model + `","prompt":"a page","max_tokens":200}`}
+		// Each takes longer than a node gives a pod that is killed, so that some of them are on their way to the last.
+		m := sut.AsyncMessage{ID: fmt.Sprintf("%s-%d", prefix, i), Deadline: 10 * time.Minute, Payload: `{"model":"` + env.Model + `","prompt":"a page","max_tokens":800}`}
 		if _, err := redisq.Submit(ctx, c, batchQueue, "", env.BatchRequest(prefix, m, clock.Wall()), clock.Wall()); err != nil {
 			return fmt.Errorf("after %d of %d requests: %w", i, n, err)
 		}

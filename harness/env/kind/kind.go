@@ -52,7 +52,7 @@ func (c Cluster) Create(ctx context.Context, image, config string) error {
 		return err
 	}
 	if there {
-		return fmt.Errorf("a kind cluster %q is there already: use it as it is, delete it with weir cluster down --name %s, or choose another --name", c.Name, c.Name)
+		return fmt.Errorf("a kind cluster %q is there already: use it as it is, delete it with weir cluster down --cluster-name %s, or choose another --cluster-name", c.Name, c.Name)
 	}
 	if err := os.MkdirAll(c.Dir, 0o755); err != nil {
 		return err
