@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/llm-weir/weir/harness/evidence"
 )
@@ -12,8 +13,9 @@ import (
 
 // recovers: while something was taken away or replaced, between the start of step After and the end of step Mark, requests ended only in ways that
 // are allowed: completed, refused with one of Statuses, or, with Mode "lossy", in any way at all if they were open then. Whoever was sent afterwards
-// completed, and so did whoever had ended before. At most Count requests may be lost under "lossy"; 0: any number. What is not there again at step
-// Mark fails. Engaged with Needed requests open in between, and as many sent afterwards.
+// completed, and so did whoever had ended before. At most Count requests may be lost under "lossy", and none that was sent later than at the end of
+// step After; 0: any number. What is not there again at step Mark fails. Engaged with Needed requests open in between, as many sent afterwards, and,
+// with Max, one sent no longer than that before the end of step Mark: what happens when nobody looks is not shown.
 func recovers(s Spec, r *evidence.Run) finding {
 	from, f := mark(r, s.After)
 	if f != nil {
@@ -31,7 +33,7 @@ func recovers(s Spec, r *evidence.Run) finding {
 	case len(s.IDs) == 0 || s.Needed < 1:
 		return notEngaged("no request to look at")
 	}
-	beside, after, refused, lost := 0, 0, 0, 0
+	beside, after, refused, lost, last := 0, 0, 0, 0, from.Start
 	var who []string
 	for _, id := range s.IDs {
 		c, ok := r.ClientByID(id)
@@ -41,6 +43,7 @@ func recovers(s Spec, r *evidence.Run) finding {
 		open := c.Sent <= to.End && (c.End == evidence.Never || c.End >= from.Start)
 		if open {
 			beside++
+			last = max(last, c.Sent)
 		}
 		if c.Sent > to.End {
 			after++
@@ -53,6 +56,8 @@ func recovers(s Spec, r *evidence.Run) finding {
 			return fail(answer(c), fmt.Sprintf("%s was not open while something was missing, and ended as %s %s%s", id, answer(c), c.Error, c.Text), id)
 		case c.Outcome == evidence.Refused && slices.Contains(s.Statuses, c.Status):
 			refused++
+		case s.Mode == "lossy" && s.Count > 0 && c.Sent > from.End+int64(noticed):
+			return fail(answer(c), fmt.Sprintf("%s was sent %s after they were taken away, and ended as %s %s%s", id, ms(c.Sent-from.End), answer(c), c.Error, c.Text), id)
 		case s.Mode == "lossy":
 			lost++
 			who = append(who, id)
@@ -64,11 +69,16 @@ func recovers(s Spec, r *evidence.Run) finding {
 	switch {
 	case beside < s.Needed || after < s.Needed:
 		return notEngaged(fmt.Sprintf("%d requests were open in between and %d were sent afterwards, %d of each are needed", beside, after, s.Needed))
+	case s.Max > 0 && to.End-last > int64(s.Max):
+		return notEngaged(fmt.Sprintf("nobody was sent in the last %s before it had settled", ms(to.End-last)))
 	case s.Count > 0 && lost > s.Count:
 		return fail(figure, fmt.Sprintf("at most %d may be lost", s.Count), who...)
 	}
 	return pass(figure, fmt.Sprintf("%d open while it went, %d sent afterwards, %s from one to the other", beside, after, ms(to.End-from.Start)))
 }
+
+// noticed is how long those who choose may take to hear that somebody is gone.
+const noticed = 250 * time.Millisecond
 
 // noted looks whether each step of States has noted what is said there, and gives what they noted in the order of their names.
 func noted(s Spec, r *evidence.Run) (said []string, f *finding) {

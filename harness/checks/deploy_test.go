@@ -1,6 +1,8 @@
 package checks_test
 
 import (
+	"time"
+
 	"github.com/llm-weir/weir/harness/checks"
 	"github.com/llm-weir/weir/harness/evidence"
 )
@@ -19,12 +21,20 @@ func ends(outcome string, status int) func(*evidence.Client) {
 	return func(c *evidence.Client) { c.Outcome, c.Status = outcome, status }
 }
 
+func lostAt(sent int) func(*evidence.Client) {
+	return func(c *evidence.Client) {
+		ends(evidence.TransportError, 0)(c)
+		c.Sent = int64(sent) * int64(time.Millisecond)
+	}
+}
+
 var (
 	rolloutIDs  = []string{"r1", "r2", "r3", "r4", "r5", "r6"}
 	smoothSpec  = checks.Spec{After: "begun", Mark: "settled", IDs: rolloutIDs, Needed: 2}
 	refusesSpec = checks.Spec{After: "begun", Mark: "settled", IDs: rolloutIDs, Needed: 2, Statuses: []int{503}}
 	lossySpec   = checks.Spec{After: "begun", Mark: "settled", IDs: rolloutIDs, Needed: 2, Mode: "lossy"}
 	oneLostSpec = checks.Spec{After: "begun", Mark: "settled", IDs: rolloutIDs, Needed: 2, Mode: "lossy", Count: 1}
+	watchedSpec = checks.Spec{After: "begun", Mark: "settled", IDs: rolloutIDs, Needed: 2, Max: 1200 * time.Millisecond}
 	toldSpec    = checks.Spec{States: map[string]string{"one": "1", "two": "2"}}
 	plannedSpec = checks.Spec{Count: 6, States: map[string]string{"worker-0": "abc", "worker-1": "abc"}}
 )
@@ -41,6 +51,8 @@ var deployTrials = []trial{
 	{"recovers", "passing", "all complete", smoothSpec, rollout(), pass},
 	{"recovers", "passing", "two were refused as they may be", refusesSpec, rollout().c("r3", ends(evidence.Refused, 503)).c("r4", ends(evidence.Refused, 503)), pass},
 	{"recovers", "passing", "two were lost while it was gone", lossySpec, rollout().c("r3", ends(evidence.TransportError, 0)).c("r4", ends(evidence.KilledMidStream, 200)), pass},
+	{"recovers", "passing", "one was lost that they had", oneLostSpec, rollout().c("r3", lostAt(1005)), pass},
+	{"recovers", "passing", "somebody was sent shortly before it settled", watchedSpec, rollout(), pass},
 	{"recovers", "failing", "one was refused with another status", refusesSpec, rollout().c("r3", ends(evidence.Refused, 500)), fail},
 	{"recovers", "failing", "one was refused, and none may be", smoothSpec, rollout().c("r3", ends(evidence.Refused, 503)), fail},
 	{"recovers", "failing", "one was lost, and none may be", refusesSpec, rollout().c("r3", ends(evidence.TransportError, 0)), fail},
@@ -48,10 +60,12 @@ var deployTrials = []trial{
 	{"recovers", "failing", "one was lost afterwards", lossySpec, rollout().c("r6", ends(evidence.TransportError, 0)), fail},
 	{"recovers", "failing", "one was refused afterwards", refusesSpec, rollout().c("r5", ends(evidence.Refused, 503)), fail},
 	{"recovers", "failing", "one has no ending", lossySpec, rollout().c("r3", func(c *evidence.Client) { c.Outcome, c.End = evidence.Unfinished, evidence.Never }), fail},
-	{"recovers", "failing", "more were lost than may be", oneLostSpec, rollout().c("r3", ends(evidence.TransportError, 0)).c("r4", ends(evidence.TransportError, 0)), fail},
+	{"recovers", "failing", "more were lost than may be", oneLostSpec, rollout().c("r3", lostAt(1005)).c("r4", lostAt(1005)), fail},
 	{"recovers", "failing", "it did not come back", smoothSpec, rollout().detail("settled", evidence.NotBack+"it is not ready"), fail},
 	{"recovers", "degenerate", "it was not there before", checks.Spec{Engaged: []string{"steady"}, After: "begun", Mark: "settled", IDs: rolloutIDs, Needed: 2},
 		rollout().step("steady", 900, 990).detail("steady", evidence.NotBack+"it is not ready"), inconclusive},
+	{"recovers", "failing", "one was lost that came when it was gone", oneLostSpec, rollout().c("r3", ends(evidence.TransportError, 0)), fail},
+	{"recovers", "degenerate", "nobody was sent for long before it settled", watchedSpec, rollout().c("r4", func(c *evidence.Client) { c.Sent = 1600 * int64(time.Millisecond) }), inconclusive},
 	{"recovers", "empty", "nothing happened", smoothSpec, history(), inconclusive},
 	{"recovers", "degenerate", "nobody was sent afterwards", checks.Spec{After: "begun", Mark: "settled", IDs: rolloutIDs[:4], Needed: 2}, rollout(), inconclusive},
 	{"recovers", "degenerate", "nobody was open in between", checks.Spec{After: "begun", Mark: "settled", IDs: []string{"r1", "r2", "r5", "r6"}, Needed: 2}, rollout(), inconclusive},

@@ -20,7 +20,7 @@ const (
 	DeployObject  = "object"  // make the objective Endpoint with priority Count; with DeployGone delete it
 	DeployEnqueue = "enqueue" // put Count requests into the processor's queue, with ids that begin with Raw
 	DeployBacklog = "backlog" // note whether requests wait in the processor's queue: "yes" or "no"
-	DeployResults = "results" // take results until there are Count of them, or until Limit; note how many, of how many ids
+	DeployResults = "results" // take results until there are Count of them, or until Limit; note how many, of how many new ids; with Count 0 all so far
 )
 
 // DeployGone is no priority.

@@ -25,12 +25,12 @@ func Rows() []verdict.Requirement {
 		{"K8S-05", "Model servers that are killed, all at once, take at most what they had with them; the rest waits for their successors."},
 		{"K8S-06", "A picker that is killed is replaced; whoever was not open while it was gone is served, and nobody is left without an answer."},
 		{"K8S-07", "A gateway that is killed is replaced under the same Service; whoever was not open while it was gone is served, and nobody is left without an answer."},
-		{"K8S-08", "Two pickers serve one pool, and both are scraped."},
-		{"K8S-09", "Objectives that are made, changed and deleted while requests come disturb none of them."},
+		{"K8S-08", "A second picker of a pool comes and goes without disturbing anybody, and Prometheus finds both."},
+		{"K8S-09", "Objectives that are made, changed and deleted while requests come take effect, and disturb none of them."},
 		{"K8S-10", "A network that cuts the picker off the metrics of the model servers disturbs no request where nothing depends on them."},
 		{"K8S-11", "Prometheus finds and scrapes every part."},
 		{"K8S-12", "The processor's gate follows what Prometheus says of the pool: it holds batch work back at saturation, and lets it go afterwards."},
-		{"K8S-13", "A processor that is killed with a backlog loses and doubles no result."},
+		{"K8S-13", "A processor that is killed with a backlog loses and doubles no result, and what it had is done by its successor."},
 		{"K8S-14", "A broker and a Prometheus that are killed are found again by those who use them."},
 	} {
 		out = append(out, verdict.Requirement{ID: r[0], Level: scenario.Core, Title: r[1]})
@@ -56,6 +56,7 @@ const places = 16
 // spacing is between two requests of a load, settleLimit how long a part may take to be there again.
 const (
 	spacing     = 50 * time.Millisecond
+	unhurried   = 75 * time.Millisecond // over a rolling update, which takes some twenty seconds
 	settleLimit = 2 * time.Minute
 )
 
@@ -98,12 +99,15 @@ var pods = []scenario.Scenario{
 		ids := load(b, "unknown", "u", 20, named...)
 		object("made", 50)
 		ids = append(ids, load(b, "known", "k", 40, named...)...)
+		ask(b, "at50", dispatchedAt(50), "1")
 		object("changed", -5)
 		ids = append(ids, load(b, "lower", "l", 40, named...)...)
+		ask(b, "at-5", dispatchedAt(-5), "1")
 		object("deleted", sut.DeployGone)
 		ids = append(ids, load(b, "after", "a", 40, named...)...)
 		endings(b, ids)
 		b.Check("K8S-09", "recovers", checks.Spec{Engaged: []string{"made", "changed", "deleted"}, After: "made", Mark: "lower", IDs: ids, Needed: 40})
+		b.Check("K8S-09", "tells", checks.Spec{States: map[string]string{"at50": "1", "at-5": "1"}})
 	}},
 	{Name: "k8s-cut-metrics", Title: "Nobody reaches the metrics of the model servers", Write: func(b *scenario.Builder) {
 		before := load(b, "before", "b", 20)
@@ -128,6 +132,7 @@ var batch = []scenario.Scenario{
 	{Name: "k8s-gate", Title: "Batch work waits while the pool is full", Write: func(b *scenario.Builder) {
 		full := load(b, "full", "f", 60, func(r *sut.Request) { r.MaxTokens = 2000 })
 		ask(b, "saturated", `max(llm_d_epp_flow_control_pool_saturation) >= bool 1`, "1")
+		ask(b, "closed", `max(llm_d_async_async_dispatch_budget{queue_name="batch"})`, "0")
 		b.Step(sut.Step{Op: sut.OpDeploy, Mark: "enqueued", Mode: sut.DeployEnqueue, Endpoint: "processor", Count: 10, Raw: "gate"})
 		b.Step(sut.Step{Op: sut.OpDeploy, Mark: "held", Mode: sut.DeployResults, Endpoint: "processor", Count: 1, Limit: 4 * time.Second})
 		// A full pool answers nobody: what tells is that they wait in front of the gate, and not behind it.
@@ -136,7 +141,7 @@ var batch = []scenario.Scenario{
 		ask(b, "still", `max(llm_d_epp_flow_control_pool_saturation) >= bool 1`, "1")
 		b.Step(sut.Step{Op: sut.OpCancel, Mark: "emptied", IDs: full})
 		b.Step(sut.Step{Op: sut.OpDeploy, Mark: "done", Mode: sut.DeployResults, Endpoint: "processor", Count: 10, Limit: 90 * time.Second})
-		b.Check("K8S-12", "tells", checks.Spec{Engaged: []string{"enqueued"}, States: map[string]string{"saturated": "1", "held": "0 results of 0 ids", "queued": "yes", "passed": "0", "still": "1", "done": "10 results of 10 ids"}})
+		b.Check("K8S-12", "tells", checks.Spec{Engaged: []string{"enqueued"}, States: map[string]string{"saturated": "1", "closed": "0", "held": "0 results of 0 ids", "queued": "yes", "passed": "0", "still": "1", "done": "10 results of 10 ids"}})
 	}},
 	{Name: "k8s-kill-processor", Title: "A processor is killed with a backlog", Write: func(b *scenario.Builder) {
 		deploy(b, "steady", sut.DeploySettle, "processor", 0)
@@ -148,7 +153,8 @@ var batch = []scenario.Scenario{
 		deploy(b, "settled", sut.DeploySettle, "processor", 0)
 		b.Step(sut.Step{Op: sut.OpDeploy, Mark: "done", Mode: sut.DeployResults, Endpoint: "processor", Count: 80, Limit: 90 * time.Second})
 		b.Step(sut.Step{Op: sut.OpDeploy, Mark: "more", Mode: sut.DeployResults, Endpoint: "processor", Count: 1, Limit: 3 * time.Second})
-		b.Check("K8S-13", "tells", checks.Spec{Engaged: []string{"steady", "enqueued", "killed"}, Names: []string{"settled"}, States: map[string]string{"first": "20 results of 20 ids", "left": "yes", "done": "80 results of 80 ids", "more": "0 results of 0 ids"}})
+		b.Step(sut.Step{Op: sut.OpDeploy, Mark: "all", Mode: sut.DeployResults, Endpoint: "processor"})
+		b.Check("K8S-13", "tells", checks.Spec{Engaged: []string{"steady", "enqueued", "killed"}, Names: []string{"settled"}, States: map[string]string{"first": "20 results of 20 ids", "left": "yes", "done": "80 results of 80 ids", "more": "0 results of 0 ids", "all": "100 results of 100 ids"}})
 	}},
 	{Name: "k8s-kill-rest", Title: "Broker and Prometheus are killed", Write: func(b *scenario.Builder) {
 		for _, part := range []string{"redis", "prometheus"} {
@@ -156,16 +162,21 @@ var batch = []scenario.Scenario{
 			deploy(b, part+"-back", sut.DeploySettle, part, 0)
 		}
 		ask(b, "seen", `count(up{job="processor"} == 1)`, "1")
+		// A gate that has lost its source lets everything through by default, so results do not show that it has found it again.
+		ask(b, "read", `min(llm_d_async_async_gate_metric_source_available{queue_name="batch"})`, "1")
 		b.Step(sut.Step{Op: sut.OpDeploy, Mark: "enqueued", Mode: sut.DeployEnqueue, Endpoint: "processor", Count: 20, Raw: "rest"})
 		b.Step(sut.Step{Op: sut.OpDeploy, Mark: "done", Mode: sut.DeployResults, Endpoint: "processor", Count: 20, Limit: time.Minute})
 		b.Check("K8S-14", "tells", checks.Spec{Engaged: []string{"redis-killed", "prometheus-killed", "enqueued"}, Names: []string{"redis-back", "prometheus-back"},
-			States: map[string]string{"seen": "1", "done": "20 results of 20 ids"}})
+			States: map[string]string{"seen": "1", "read": "1", "done": "20 results of 20 ids"}})
 	}},
 }
 
+// watched is how much of the end of a rolling update may pass without anybody being sent.
+const watched = 2 * time.Second
+
 // replaced is a rolling update of a part while requests come.
 func replaced(name, requirement, part string, allowed checks.Spec) scenario.Scenario {
-	allowed.Needed = 50
+	allowed.Needed, allowed.Max = 50, watched
 	return disturbed(name, "A rolling update of "+part+" under load", requirement, sut.DeployRollout, part, 400, allowed)
 }
 
@@ -181,7 +192,11 @@ func disturbed(name, title, requirement, mode, part string, n int, allowed check
 		deploy(b, "steady", sut.DeploySettle, part, 0) // nobody is to be connected to a pod of an earlier version
 		ids := load(b, "before", "b", 40)
 		deploy(b, "begun", mode, part, 0)
-		ids = append(ids, load(b, "beside", "m", n)...)
+		every := spacing
+		if mode == sut.DeployRollout {
+			every = unhurried
+		}
+		ids = append(ids, sent(b, "beside", "m", n, every)...)
 		deploy(b, "settled", sut.DeploySettle, part, 0)
 		ids = append(ids, load(b, "after", "a", 60)...)
 		endings(b, ids)
@@ -199,8 +214,17 @@ func ask(b *scenario.Builder, mark, query, want string) {
 	b.Step(sut.Step{Op: sut.OpDeploy, Mark: mark, Mode: sut.DeployAsk, Endpoint: want, Raw: query, Limit: 30 * time.Second})
 }
 
+// dispatchedAt asks whether anybody was dispatched at a priority.
+func dispatchedAt(priority int) string {
+	return fmt.Sprintf(`max(llm_d_epp_flow_control_requests_total{outcome="Dispatched",priority="%d"}) > bool 0`, priority)
+}
+
 // load sends requests one after the other, half of them as streams.
 func load(b *scenario.Builder, mark, prefix string, n int, opts ...scenario.Option) []string {
+	return sent(b, mark, prefix, n, spacing, opts...)
+}
+
+func sent(b *scenario.Builder, mark, prefix string, n int, every time.Duration, opts ...scenario.Option) []string {
 	var ids []string
 	var reqs []sut.Request
 	for i := range n {
@@ -209,7 +233,7 @@ func load(b *scenario.Builder, mark, prefix string, n int, opts ...scenario.Opti
 		reqs = append(reqs, b.Req(id, own...))
 		ids = append(ids, id)
 	}
-	b.Step(sut.Step{Op: sut.OpSend, Mark: mark, Requests: reqs, Spacing: spacing})
+	b.Step(sut.Step{Op: sut.OpSend, Mark: mark, Requests: reqs, Spacing: every})
 	return ids
 }
 

@@ -32,6 +32,7 @@ var Faults = []Fault{
 	{"service-pins-gateway", "the Service leads to one pod of the gateway, and not to its successor", []string{"K8S-07"}, handSelected("gateway", "weir-gateway")},
 	{"prometheus-pins-picker", "Prometheus scrapes one picker by its address", []string{"K8S-08"},
 		pinned("prometheus", "picker", "--name=picker=weir-picker-metrics:", "--name=picker=%s:")},
+	{"objectives-unseen", "the picker may not read objectives", []string{"K8S-09"}, unread("picker", "inferenceobjectives")},
 	{"band-full", "the band of a changed objective takes nothing", []string{"K8S-09"},
 		configured("picker", "epp.yaml", "  priorityBands:\n", "  priorityBands:\n  - {priority: -5, maxBytes: 1}\n")},
 	{"prometheus-pins-server", "Prometheus scrapes one model server by its address", []string{"K8S-11"},
@@ -40,6 +41,8 @@ var Faults = []Fault{
 		configured("processor", "queues.json", `"gate_type": "prometheus-saturation", "gate_params": {"pool": "weir"}`, `"gate_type": "constant"`)},
 	{"processor-forgets", "what a processor had when it was killed is lost", []string{"K8S-13"}, contained("processor", with("--durability=at-most-once"))},
 	{"processor-pins-broker", "the processor keeps the address of the broker that it found first", []string{"K8S-14"}, pinnedConfig("processor", "redis", "queues.json", "weir-redis:", "%s:")},
+	{"processor-pins-prometheus", "the processor keeps the address of the Prometheus that it found first", []string{"K8S-14"},
+		pinned("processor", "prometheus", "--prometheus-url=http://weir-prometheus:", "--prometheus-url=http://%s:")},
 }
 
 // Put changes the deployment of a namespace, waits until it is ready, and gives what takes the change back. restore is never nil.
@@ -73,15 +76,27 @@ func (x *changes) undo(ctx context.Context) error {
 
 // spec changes the spec of an object.
 func (x *changes) spec(ctx context.Context, kind schema.GroupVersionKind, name string, by func(spec map[string]any) error) error {
+	return x.change(ctx, kind, name, func(o map[string]any) error {
+		spec, ok := o["spec"].(map[string]any)
+		if !ok {
+			return errors.New("it has no spec")
+		}
+		return by(spec)
+	})
+}
+
+// change changes an object, and remembers how its spec and its rules are taken back.
+func (x *changes) change(ctx context.Context, kind schema.GroupVersionKind, name string, by func(o map[string]any) error) error {
 	before, err := x.replace(ctx, kind, name, by)
 	if err != nil {
 		return err
 	}
 	x.back = append(x.back, func(ctx context.Context) error {
-		_, err := x.replace(ctx, kind, name, func(spec map[string]any) error {
-			clear(spec)
-			for k, v := range before {
-				spec[k] = v
+		_, err := x.replace(ctx, kind, name, func(o map[string]any) error {
+			for _, field := range []string{"spec", "rules"} {
+				if v, ok := before[field]; ok {
+					o[field] = v
+				}
 			}
 			return nil
 		})
@@ -90,8 +105,8 @@ func (x *changes) spec(ctx context.Context, kind schema.GroupVersionKind, name s
 	return nil
 }
 
-// replace changes the spec of an object, and gives it as it was.
-func (x *changes) replace(ctx context.Context, kind schema.GroupVersionKind, name string, by func(spec map[string]any) error) (before map[string]any, err error) {
+// replace changes an object, and gives it as it was.
+func (x *changes) replace(ctx context.Context, kind schema.GroupVersionKind, name string, by func(o map[string]any) error) (before map[string]any, err error) {
 	on, err := x.c.on(ctx, kind, x.ns)
 	if err != nil {
 		return nil, err
@@ -100,12 +115,8 @@ func (x *changes) replace(ctx context.Context, kind schema.GroupVersionKind, nam
 	if err != nil {
 		return nil, fmt.Errorf("%s %s in %s: %w", kind.Kind, name, x.ns, explain(err))
 	}
-	spec, ok := o.Object["spec"].(map[string]any)
-	if !ok {
-		return nil, fmt.Errorf("%s %s in %s has no spec", kind.Kind, name, x.ns)
-	}
-	before = (&unstructured.Unstructured{Object: spec}).DeepCopy().Object
-	if err := by(spec); err != nil {
+	before = o.DeepCopy().Object
+	if err := by(o.Object); err != nil {
 		return nil, fmt.Errorf("%s %s in %s: %w", kind.Kind, name, x.ns, err)
 	}
 	if _, err := on.Update(ctx, o, metav1.UpdateOptions{FieldManager: manager}); err != nil {
@@ -252,6 +263,34 @@ func (x *changes) config(ctx context.Context, part, file, before, after string) 
 		}
 		return unstructured.SetNestedSlice(spec, volumes, "template", "spec", "volumes")
 	})
+}
+
+// unread takes a resource out of the Role of a part, and starts it again.
+func unread(part, resource string) func(context.Context, *changes) error {
+	return func(ctx context.Context, x *changes) error {
+		err := x.change(ctx, roleKind, parts[part], func(o map[string]any) error {
+			rules, _, _ := unstructured.NestedSlice(o, "rules")
+			found := false
+			for _, r := range rules {
+				rule := r.(map[string]any)
+				all, _, _ := unstructured.NestedSlice(rule, "resources")
+				left := slices.DeleteFunc(all, func(v any) bool { return v == resource })
+				found = found || len(left) < len(all)
+				rule["resources"] = left
+			}
+			if !found {
+				return fmt.Errorf("it has no rule for %s", resource)
+			}
+			o["rules"] = slices.DeleteFunc(rules, func(r any) bool { return len(r.(map[string]any)["resources"].([]any)) == 0 })
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return x.spec(ctx, deploymentKind, parts[part], func(spec map[string]any) error {
+			return unstructured.SetNestedField(spec, "picker", "template", "metadata", "annotations", "weir.dev/fault")
+		})
+	}
 }
 
 // handSelected has a Service select the pod that a part has now.

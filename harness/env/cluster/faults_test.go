@@ -49,7 +49,7 @@ func (a *api) shape() map[string]string {
 	out := map[string]string{}
 	for at, o := range a.objects {
 		meta := o["metadata"].(map[string]any)
-		text, err := json.Marshal([]any{o["spec"], o["data"], meta["labels"]})
+		text, err := json.Marshal([]any{o["spec"], o["data"], o["rules"], meta["labels"]})
 		if err != nil {
 			a.t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestFaults(t *testing.T) {
 	shows := map[string]string{
 		"picker-impatient": "defaultRequestTTL: 1s", "server-cuts": "--drain-timeout=1ms", "picker-cuts": "--drain-timeout=1ms", "gateway-cuts": "--drain-timeout=1ms",
 		"gateway-pins-picker": "--ext-proc=10.0.0.3:9002", "service-pins-gateway": `"weir.dev/selected":"yes"`, "prometheus-pins-picker": "--name=picker=10.0.0.3:9090",
-		"band-full": "{priority: -5, maxBytes: 1}", "prometheus-pins-server": "--name=vllm=10.0.0.2:8000,inference_pool=weir", "processor-without-gate": `gate_type\": \"constant`,
+		"objectives-unseen": `"weir.dev/fault":"picker"`, "processor-pins-prometheus": "--prometheus-url=http://10.0.0.5:9090", "band-full": "{priority: -5, maxBytes: 1}", "prometheus-pins-server": "--name=vllm=10.0.0.2:8000,inference_pool=weir", "processor-without-gate": `gate_type\": \"constant`,
 		"processor-forgets": "--durability=at-most-once", "processor-pins-broker": "redis://10.0.0.6:6379",
 	}
 	a := deployed(t)

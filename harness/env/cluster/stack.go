@@ -44,6 +44,8 @@ type Stack struct {
 	ns     string
 	before map[string][]types.UID // pods of a part when it was last told to go
 	prefix string                 // of the ids that were last put into the queue
+	taken  int                    // results of them so far
+	seen   map[string]bool        // their ids
 	saved  []unstructured.Unstructured
 	http   *http.Client
 	limit  time.Duration // of a part that is to be there again; 0: what the step says
@@ -437,10 +439,10 @@ func (s *Stack) mend(ctx context.Context) error {
 func (s *Stack) enqueue(ctx context.Context, prefix string, n int) error {
 	c := redisq.AddressClient(net.JoinHostPort("weir-redis."+s.ns+".svc", "6379"))
 	defer func() { _ = c.Close() }()
-	s.prefix = prefix
+	s.prefix, s.taken, s.seen = prefix, 0, map[string]bool{}
 	for i := range n {
 		// Each takes longer than a node gives a pod that is killed, so that some of them are on their way to the last.
-		m := sut.AsyncMessage{ID: fmt.Sprintf("%s-%d", prefix, i), Deadline: 10 * time.Minute, Payload: `{"model":"` + env.Model + `","prompt":"a page","max_tokens":800}`}
+		m := sut.AsyncMessage{ID: fmt.Sprintf("%s-%d", prefix, i), Deadline: 10 * time.Minute, Payload: `{"model":"` + env.Model + `","prompt":"a page","max_tokens":300}`}
 		if _, err := redisq.Submit(ctx, c, batchQueue, "", env.BatchRequest(prefix, m, clock.Wall()), clock.Wall()); err != nil {
 			return fmt.Errorf("after %d of %d requests: %w", i, n, err)
 		}
@@ -456,11 +458,15 @@ func (s *Stack) backlog(ctx context.Context) (string, error) {
 	return map[bool]string{true: "yes", false: "no"}[n > 0], err
 }
 
-// results takes results of what was put there last, until there are so many or the time is over.
+// results takes results of what was put there last, until there are so many or the time is over, and notes how many, of how many ids that were not
+// seen before; with a number of 0 all of them so far. A result that is not a success is named, and ends it.
 func (s *Stack) results(ctx context.Context, n int, limit time.Duration) (string, error) {
 	c := redisq.AddressClient(net.JoinHostPort("weir-redis."+s.ns+".svc", "6379"))
 	defer func() { _ = c.Close() }()
-	clk, seen, taken := clock.NewReal(), map[string]bool{}, 0
+	if n == 0 {
+		return fmt.Sprintf("%d results of %d ids", s.taken, len(s.seen)), nil
+	}
+	clk, fresh, taken := clock.NewReal(), 0, 0
 	end := clk.Now() + limit
 	for taken < n && clk.Now() < end && ctx.Err() == nil {
 		raw, err := redisq.Receive(ctx, c, resultList, time.Second)
@@ -468,13 +474,22 @@ func (s *Stack) results(ctx context.Context, n int, limit time.Duration) (string
 			return "", fmt.Errorf("after %d results: %w", taken, err)
 		}
 		var r struct {
-			ID string `json:"id"`
+			ID     string `json:"id"`
+			Status int    `json:"status_code"`
+			Code   string `json:"error_code"`
 		}
 		if len(raw) == 0 || json.Unmarshal(raw, &r) != nil || !strings.HasPrefix(r.ID, s.prefix+"-") {
 			continue
 		}
 		taken++
-		seen[r.ID] = true
+		s.taken++
+		if !s.seen[r.ID] {
+			fresh++
+		}
+		s.seen[r.ID] = true
+		if r.Status != http.StatusOK {
+			return fmt.Sprintf("%s ended with status %d %s", r.ID, r.Status, r.Code), nil
+		}
 	}
-	return fmt.Sprintf("%d results of %d ids", taken, len(seen)), nil
+	return fmt.Sprintf("%d results of %d ids", taken, fresh), nil
 }
