@@ -247,7 +247,6 @@ var (
 	configKind     = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	deploymentKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}
 	replicaSetKind = schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
-	roleKind       = schema.GroupVersionKind{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "Role"}
 	serviceKind    = schema.GroupVersionKind{Version: "v1", Kind: "Service"}
 	jobKind        = schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}
 	policyKind     = schema.GroupVersionKind{Group: "networking.k8s.io", Version: "v1", Kind: "NetworkPolicy"}
