@@ -22,6 +22,8 @@ func shed(payload string) *hist {
 	return handled().submit(10, "shed").final(60, evidence.FinalResult{ID: "shed", Payload: payload, Raw: "{}"})
 }
 
+var answeredOrLate = checks.Async{Codes: []string{"DEADLINE_EXCEEDED", ""}, Status: 200}
+
 var containing = checks.Async{Contains: []string{"one", "done"}}
 
 // sentenced lets both results have a payload.
@@ -40,7 +42,10 @@ func fineIs(f func(*evidence.FinalResult)) *hist { return handled().each(results
 var resultTrials = []trial{
 	{"async-results", "passing", "each has one", asked(allFine), handled(), pass},
 	{"async-results", "passing", "an error in its form", asked(tooLate), late(), pass},
-	{"async-results", "passing", "one of several codes, of which one is none", asked(checks.Async{Codes: []string{"DEADLINE_EXCEEDED", ""}}), late(), pass},
+	{"async-results", "passing", "one of several codes, of which one is none", asked(answeredOrLate), late(), pass},
+	{"async-results", "failing", "neither a code nor a status, where either is asked for", asked(answeredOrLate), lateIs(func(v *evidence.FinalResult) { v.Code, v.Message = "", "" }), fail},
+	{"async-results", "failing", "another status, where one or an error is asked for", asked(answeredOrLate), fineIs(func(v *evidence.FinalResult) { v.Status = 503 }), fail},
+	{"async-results", "failing", "an error without a message, where either is asked for", asked(answeredOrLate), lateIs(func(v *evidence.FinalResult) { v.Message = "" }), fail},
 	{"async-results", "passing", "dropped with 429 in its payload", asked(shedding), shed(`{"code":429}`), pass},
 	{"async-results", "passing", "dropped with status 429", asked(shedding), shed(`{}`).each(results("shed", func(v *evidence.FinalResult) { v.Status = 429 })), pass},
 	{"async-results", "passing", "with all that each must contain", asked(containing), sentenced("one, two, done"), pass},

@@ -40,7 +40,12 @@ var poolScenarios = []s.Scenario{
 		a.Submit("x-in", "x", s.Messages("x", 10)...)
 		a.Submit("y-in", "y", s.Messages("y", 10)...)
 		a.Held("four", 4, sec)
+		a.Answer(sut.AsyncReply{})
+		a.Release("released", 0)
+		a.Results("done", 20, 20*sec)
+		a.Check("AP-POOL-03", "async-peak", want{Min: 4, Max: 4, To: "four"}, "up", "x-in", "y-in", "four")
 		a.Check("AP-POOL-03", "async-peak", want{Min: 4, Max: 4}, "up", "x-in", "y-in", "four")
+		a.Check("AP-POOL-03", "async-results", want{IDs: []string{"x*", "y*"}, Status: 200}, "up", "x-in", "y-in", "done")
 	}),
 	play("pools-apart", "a blocked pool does not slow another one", func(a *script) {
 		a.Answer(sut.AsyncReply{IDs: []string{"p*"}, Hold: true}, sut.AsyncReply{Delay: 100 * msec})

@@ -22,6 +22,15 @@ var quotaScenarios = []s.Scenario{
 		a.Check("AP-QUOTA-06", "async-arrivals", want{Min: 2, Max: 2, To: "first-window"}, "up", "in")
 		a.Check("AP-QUOTA-06", "async-results", want{Status: 200}, "up", "in")
 	}),
+	play("quota-sliding", "the window slides: what came late in one counts in the next", func(a *script) {
+		a.Serve(s.Setup(s.Transport(quotaOf("q", doc{"limit": "2", "window": "2s"}))))
+		a.Submit("first", "q", s.Message("first", s.User("u")))
+		a.Arrive("one", 1)
+		a.Quiet("late", 1500*msec) // a window that began with the first one would end half a second after the second
+		a.Submit("in", "q", s.Messages("m", 5, s.User("u"))...)
+		a.Results("done", 6, 15*sec)
+		a.Check("AP-QUOTA-01", "async-window", want{Min: 6, Max: 2, Gap: 1600 * msec}, "up", "first", "one", "in")
+	}),
 	play("quota-attributes", "each value of the attribute has a quota of its own", func(a *script) {
 		team := func(name string) doc {
 			return quotaOf(name, doc{"limit": "2", "window": "60s", "attribute": "team", "prefix": "team:"})
@@ -153,7 +162,7 @@ var quotaScenarios = []s.Scenario{
 		a.Serve(s.Setup(s.Transport(quotaOf("q", doc{"limit": "1", "mode": "concurrency", "window": "60s"}))))
 		a.Submit("u-in", "q", s.Message("u-first", s.User("u"), s.Due(30*sec)))
 		a.Held("taken", 1, 0, "u-first")
-		a.Submit("u-more", "q", s.Messages("u-", 5, s.User("u"), s.Due(40*sec))...)
+		a.Submit("u-more", "q", s.Messages("u-", 25, s.User("u"), s.Due(40*sec))...)
 		a.ScrapeUntil("refusing", decided("q", "quota_exhausted", 10))
 		a.Submit("v-in", "q", s.Messages("v-", 1, s.User("v"), s.Due(50*sec))...)
 		a.Results("done", 1, 0, "v-*")

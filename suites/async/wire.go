@@ -111,16 +111,20 @@ var wireScenarios = []s.Scenario{
 		a.Check("AP-WIRE-09", "async-arrivals", want{IDs: []string{"bad*"}, To: "watched"}, "waiting", "up", "done", "gone", "watched")
 	}),
 	play("hostile-endpoints", "no endpoint leads to another host", func(a *script) {
-		a.Serve(s.Setup(s.Transport(s.Queue("q").With(doc{"igw_base_url": "$UPSTREAM_a/base/v1"}))))
-		var ms []sut.AsyncMessage
-		for i, where := range []string{"http://$ADDRESS_b/x", "//$ADDRESS_b", "@$ADDRESS_b/x", "../../admin"} {
-			ms = append(ms, sut.AsyncMessage{ID: fmt.Sprint("m", i), Endpoint: where, Deadline: 5 * sec})
+		// Behind a base without a path an "@" would make a host of what follows.
+		a.Serve(s.Setup(s.Transport(s.Queue("q").With(doc{"igw_base_url": "$UPSTREAM_a/base/v1"}), s.Queue("bare").With(doc{"igw_base_url": "$UPSTREAM_a"}))))
+		hostile := func(prefix string) (ms []sut.AsyncMessage) {
+			for i, where := range []string{"http://$ADDRESS_b/x", "//$ADDRESS_b", "@$ADDRESS_b/x", "../../admin"} {
+				ms = append(ms, sut.AsyncMessage{ID: fmt.Sprint(prefix, i), Endpoint: where, Deadline: 5 * sec})
+			}
+			return append(ms, s.Message(prefix+"-twin"))
 		}
-		a.Submit("in", "q", append(ms, s.Message("twin"))...)
-		a.Results("done", 5, 15*sec)
+		a.Submit("in", "q", hostile("m")...)
+		a.Submit("in", "bare", hostile("n")...)
+		a.Results("done", 10, 15*sec)
 		a.Quiet("watched", 500*msec)
 		a.Check("AP-WIRE-11", "async-arrivals", want{Upstream: "b", To: "watched"}, "up", "in", "done", "watched")
-		a.Check("AP-WIRE-11", "async-results", want{IDs: []string{"twin"}, Status: 200}, "up", "in", "done")
+		a.Check("AP-WIRE-11", "async-results", want{IDs: []string{"m-twin", "n-twin"}, Status: 200}, "up", "in", "done")
 	}),
 }
 

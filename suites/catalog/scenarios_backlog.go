@@ -28,7 +28,7 @@ var backlogScenarios = []scenario.Scenario{
 			b.Quiet("starved", 100*time.Millisecond)
 			b.Drain()
 			a := b.Profile.Refusals.TTL
-			b.Check("FC-PRI-07", "refused", checks.Spec{IDs: low, Status: a.Status, Reason: a.Reason, Min: b.Config.TTL - clockGrain}) // between two turns nothing may be in flight
+			b.Check("FC-PRI-07", "refused", checks.Spec{IDs: low, Status: a.Status, Reason: a.Reason, Min: b.Config.TTL - clockGrain, Max: b.Config.TTL + b.Profile.Tolerances.TTLLate + b.Profile.Tolerances.Slack}) // between two turns nothing may be in flight
 			b.FullCapacity()
 		},
 	},

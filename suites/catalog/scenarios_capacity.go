@@ -86,6 +86,25 @@ var capacityScenarios = []scenario.Scenario{
 		},
 	},
 	{
+		Name: "cap-per-band-high", Title: "A full high band refuses nothing of lower priority", Needs: banded,
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Config.Bands = []sut.Band{{Priority: 100, MaxRequests: 2}, {Priority: -10, MaxRequests: 2}}
+			b.Objective("p100", 100)
+			b.Objective("m10", -10)
+			b.Plug()
+			high := b.Queue(b.Req("high1", scenario.At(100)), b.Req("high2", scenario.At(100)))
+			over := sendOver(b, b.Req("high3", scenario.At(100)))
+			low := b.Queue(b.Req("low1", scenario.At(-10)), b.Req("low2", scenario.At(-10)))
+			b.Complete()
+			b.Check("FC-CAP-03", "waiting", checks.Spec{IDs: append(low, high...), Mark: scenario.Queued, Count: 1})
+			b.Steps(4)
+			capacityRefusal(b, "FC-CAP-03", over, high)
+			b.Order("FC-CAP-03", scenario.One("high1", "high2", "low1", "low2")...)
+			b.FullCapacity()
+		},
+	},
+	{
 		Name: "cap-global-requests", Title: "A global request limit bounds the sum over all bands", Needs: banded,
 		Write: func(b *scenario.Builder) {
 			b.Cap(1, 1)

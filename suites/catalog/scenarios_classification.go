@@ -57,16 +57,30 @@ var classificationScenarios = []scenario.Scenario{
 		},
 	},
 	{
+		Name: "cls-both-objectives-high", Title: "A low alias does not pull a high canonical objective down", Needs: banded,
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Bands("", "", 100, 50, 0)
+			b.Plug()
+			b.Queue(b.Req("y", scenario.At(50)),
+				b.Req("x", scenario.Header(wire.HeaderObjective, "p100"), scenario.Header(wire.HeaderObjectiveAlias, "p0")))
+			b.Complete()
+			b.Steps(2)
+			b.Order("FC-CLS-05", scenario.One("x", "y")...)
+			b.FullCapacity()
+		},
+	},
+	{
 		Name: "cls-both-fairness", Title: "With both fairness headers present the canonical one decides", Needs: held,
 		Write: func(b *scenario.Builder) {
 			b.Cap(1, 1)
 			b.Bands("round-robin", "fcfs", 0)
-			both := func(canonical string) []scenario.Option {
-				return []scenario.Option{scenario.Anonymous(), scenario.Header(wire.HeaderFairnessID, canonical), scenario.Header(wire.HeaderFairnessIDAlias, "same")}
+			both := func(canonical, alias string) []scenario.Option {
+				return []scenario.Option{scenario.Anonymous(), scenario.Header(wire.HeaderFairnessID, canonical), scenario.Header(wire.HeaderFairnessIDAlias, alias)}
 			}
 			b.Plug()
-			// By the canonical name a1 a2 a3 are one flow and b1 another; by the alias it would be all one.
-			b.Queue(b.Req("a1", both("a")...), b.Req("a2", both("a")...), b.Req("a3", both("a")...), b.Req("b1", both("b")...))
+			// By the canonical name a1 a2 a3 are one flow and b1 another; by the alias a1 and b1 are, and by both together each is one of its own.
+			b.Queue(b.Req("a1", both("a", "same")...), b.Req("a2", both("a", "two")...), b.Req("a3", both("a", "three")...), b.Req("b1", both("b", "same")...))
 			b.Complete()
 			b.Steps(4)
 			b.Order("FC-CLS-05", []string{"a1", "b1"}, []string{"a2"}, []string{"a3"})
@@ -156,6 +170,20 @@ var classificationScenarios = []scenario.Scenario{
 			b.Complete()
 			b.Steps(2)
 			b.Order("FC-CLS-19", scenario.One("x", "y")...)
+			b.FullCapacity()
+		},
+	},
+	{
+		Name: "cls-look-alike-flows", Title: "A look-alike of the fairness header makes no flow", Needs: held,
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Bands("round-robin", "fcfs", 0)
+			b.Plug()
+			reqs := run(b, "a", 3, scenario.Anonymous())
+			b.Queue(append(reqs, b.Req("vip1", scenario.Anonymous(), scenario.Header("x-gateway-fairness-id", "vip")))...)
+			b.Complete()
+			b.Steps(4)
+			b.Order("FC-CLS-19", scenario.One("a1", "a2", "a3", "vip1")...)
 			b.FullCapacity()
 		},
 	},

@@ -37,13 +37,13 @@ var endingScenarios = []scenario.Scenario{
 			b.Plug()
 			w := b.Queue(run(b, "a", 5)...)
 			over := sendOver(b, b.Req("over1"))
-			b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: w})
-			b.Endings("gone", w...)
+			b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: w[1:]}) // the first one stays in front of them
+			b.Endings("gone", w[1:]...)
 			b.Quiet("cleanup", 3*time.Second)
-			again := b.Queue(b.Req("again1"))
+			again := b.Queue(run(b, "again", 4)...)
 			b.Complete()
 			capacityRefusal(b, "FC-CAN-02", over, w)
-			b.Check("FC-CAN-02", "waiting", checks.Spec{IDs: again, Mark: scenario.Queued, Count: 1})
+			b.Check("FC-CAN-02", "waiting", checks.Spec{IDs: append(again, w[0]), Mark: scenario.Queued, Count: 1})
 			b.FullCapacity()
 		},
 	},

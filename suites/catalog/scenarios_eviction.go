@@ -46,14 +46,14 @@ var evictionScenarios = []scenario.Scenario{
 		Name: "evi-victims", Title: "The lowest priority goes first, and among equals the newest", Needs: evicting,
 		Write: func(b *scenario.Builder) {
 			evictionPool(b, 4, true)
-			older := b.PlugN(1, scenario.At(-5))
 			batch := b.PlugN(3, scenario.At(-10))
+			higher := b.PlugN(1, scenario.At(-5)) // the newest of all
 			first := displace(b, "hi1", 100)
 			second := displace(b, "hi2", 100)
 			b.Drain()
 			evictedBy(b, "FC-EVI-08", first, 1, checks.Spec{IDs: batch[2:]})
 			evictedBy(b, "FC-EVI-08", second, 1, checks.Spec{IDs: batch[1:2]})
-			evictedBy(b, "FC-EVI-08", first, 2, checks.Spec{IDs: append(older, batch...), Max: 2 * evictionLimit})
+			evictedBy(b, "FC-EVI-08", first, 2, checks.Spec{IDs: append(higher, batch...), Max: 2 * evictionLimit})
 			b.FullCapacity()
 		},
 	},

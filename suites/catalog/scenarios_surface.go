@@ -122,6 +122,30 @@ var surfaceScenarios = []scenario.Scenario{
 		},
 	},
 	{
+		Name: "met-zero-expired", Title: "What expires leaves nothing in the gauges", Needs: []sut.Feature{sut.Hold, sut.Metrics},
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Config.TTL = waitLimit(b)
+			b.Plug()
+			w := b.Queue(run(b, "a", 3, scenario.Size(200))...)
+			b.Do(sut.OpSample, "loaded")
+			b.Endings("expired", w...)
+			b.Quiet("settled", 1250*time.Millisecond)
+			b.Do(sut.OpSample, "zero") // somebody is still in flight: nothing but the expiry has emptied the queue
+			b.Drain()
+			zero := func(names []string, v float64) {
+				if len(names) > 0 {
+					b.Check("INV-05", "series", checks.Spec{Mark: "loaded", Zero: "zero", Waiting: w, Names: names, Series: []checks.Series{{Labels: map[string]string{"fairness_id": "a"}, Value: v}}})
+				}
+			}
+			zero(b.Profile.Metrics.QueueSize, 3)
+			zero(b.Profile.Metrics.QueueBytes, 600)
+			a := b.Profile.Refusals.TTL
+			b.Check("INV-05", "refused", checks.Spec{IDs: w, Status: a.Status, Reason: a.Reason, Min: b.Config.TTL - clockGrain})
+			b.FullCapacity()
+		},
+	},
+	{
 		Name: "sat-published", Title: "The published saturation is at the ceiling while closed, below it when open", Needs: []sut.Feature{sut.Hold, sut.Metrics},
 		Write: func(b *scenario.Builder) {
 			b.Cap(2, 1)
