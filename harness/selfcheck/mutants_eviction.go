@@ -45,6 +45,23 @@ var evictionMutants = []Mutant{
 			}
 			return outs
 		})}},
+	{Name: "eviction-of-newest", Fault: "the newest is evicted, whatever its priority", Class: "EVICT", Meant: []string{"FC-EVI-08"},
+		Tamper: env.Tamper{Wiring: evict(func(running, _ map[uint64]int, outs []picker.Out) []picker.Out {
+			for i, o := range outs {
+				if o.Kind != picker.Evict {
+					continue
+				}
+				newest := o.ID
+				for id, p := range running {
+					if p < 0 && id > newest {
+						newest = id
+					}
+				}
+				outs[i].ID = newest
+				delete(running, newest)
+			}
+			return outs
+		})}},
 	{Name: "eviction-without-need", Fault: "demand that found room evicts all the same", Class: "EVICT", Meant: []string{"FC-EVI-10"},
 		Tamper: env.Tamper{Wiring: evict(func(running, _ map[uint64]int, outs []picker.Out) []picker.Out {
 			for _, o := range outs {

@@ -28,6 +28,8 @@ var limitMutants = []Mutant{
 		Tamper: env.Tamper{Config: limits(nil, func(n *int64) { *n = 0 })}},
 	{Name: "global-limit-ignored", Fault: "global limits are accepted and ignored", Class: "CAP", Meant: []string{"FC-CAP-04", "FC-CAP-05"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.MaxRequests, c.MaxBytes = 0, 0 })}},
+	{Name: "higher-counts", Fault: "what waits above a band counts against its limit", Class: "CAP", Meant: []string{"FC-CAP-03"},
+		Tamper: env.Tamper{Wiring: higherCounts}},
 	{Name: "in-flight-counts", Fault: "running requests count against the queue limit", Class: "CAP", Meant: []string{"FC-CAP-09"},
 		Tamper: env.Tamper{Wiring: inFlightCounts}},
 	{Name: "ttl-ignored", Fault: "the wait limit is accepted and ignored", Class: "TTL", Meant: []string{"FC-TTL-01"},
@@ -54,6 +56,42 @@ func limits(requests, bytes func(*int64)) func(*epconfig.Config) {
 			bytes(&c.MaxBytes)
 		}
 	})
+}
+
+// higherCounts refuses an arrival at a negative priority while two wait at 100.
+func higherCounts(w *epp.Wiring) {
+	waits := map[uint64]int{}
+	var refused []uint64
+	w.Machine = &wrapper{inner: w.Machine,
+		in: func(_ time.Duration, ev *picker.Event) bool {
+			switch ev.Kind {
+			case picker.Arrive:
+				above := 0
+				for _, p := range waits {
+					if p == 100 {
+						above++
+					}
+				}
+				if ev.Request.Priority < 0 && above >= 2 {
+					refused = append(refused, ev.ID)
+					return false
+				}
+				waits[ev.ID] = ev.Request.Priority
+			case picker.Finish, picker.Cancel:
+				delete(waits, ev.ID)
+			}
+			return true
+		},
+		out: func(_ time.Duration, outs []picker.Out) []picker.Out {
+			for _, o := range outs {
+				delete(waits, o.ID)
+			}
+			for _, id := range refused {
+				outs = append(outs, picker.Out{Kind: picker.Reject, ID: id, Outcome: wire.RejectedCapacity})
+			}
+			refused = nil
+			return outs
+		}}
 }
 
 // inFlightCounts refuses an arrival while another request is inside, waiting or running, as a queue of one would if it counted both.
@@ -136,6 +174,18 @@ var wireMutants = []Mutant{
 				id.FairnessID = v
 			}
 		})}},
+	{Name: "headers-joined", Fault: "a canonical header and its deprecated one are joined", Class: "HDR", Meant: []string{"FC-CLS-05"},
+		Tamper: env.Tamper{Wiring: classify(func(h extproc.Headers, id *extproc.Identity) {
+			if v, ok := h[wire.HeaderObjectiveAlias]; ok && h[wire.HeaderObjective] != "" {
+				id.Objective = h[wire.HeaderObjective] + "," + v
+			}
+		})}},
+	{Name: "flows-joined", Fault: "both fairness headers together name the flow", Class: "HDR", Meant: []string{"FC-CLS-05"},
+		Tamper: env.Tamper{Wiring: classify(func(h extproc.Headers, id *extproc.Identity) {
+			if v, ok := h[wire.HeaderFairnessIDAlias]; ok && h[wire.HeaderFairnessID] != "" {
+				id.FairnessID = h[wire.HeaderFairnessID] + "," + v
+			}
+		})}},
 	{Name: "alias-fills-empty", Fault: "an empty canonical header lets the alias through", Class: "HDR", Meant: []string{"FC-CLS-06"},
 		Tamper: env.Tamper{Wiring: classify(func(h extproc.Headers, id *extproc.Identity) {
 			if id.Objective == "" {
@@ -167,6 +217,12 @@ var wireMutants = []Mutant{
 				id.Objective = "p" + v
 			}
 		})}},
+	{Name: "look-alike-flow", Fault: "x-gateway-fairness-id is believed where there is no other", Class: "HDR", Meant: []string{"FC-CLS-19"},
+		Tamper: env.Tamper{Wiring: classify(func(h extproc.Headers, id *extproc.Identity) {
+			if v, ok := h["x-gateway-fairness-id"]; ok && id.FairnessID == wire.DefaultFlow {
+				id.FairnessID = v
+			}
+		})}},
 	{Name: "flow-per-request", Fault: "a request without a fairness id is a flow of its own", Class: "HDR", Meant: []string{"FC-CLS-13"},
 		Tamper: env.Tamper{Wiring: classify(func(_ extproc.Headers, id *extproc.Identity) {
 			if id.FairnessID == wire.DefaultFlow {
@@ -179,6 +235,42 @@ var wireMutants = []Mutant{
 var endingMutants = []Mutant{
 	{Name: "cancel-ignored", Fault: "a client that left stays in the queue", Class: "ACCT", Meant: []string{"FC-CAN-01", "FC-CAN-02"},
 		Tamper: env.Tamper{Wiring: drop(picker.Cancel)}},
+	{Name: "cancelled-behind-others", Fault: "a client that left stays in the queue while one of its flow is in front of it", Class: "ACCT", Meant: []string{"FC-CAN-02"},
+		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
+			inside := map[uint64]string{}
+			events(func(_ time.Duration, ev *picker.Event) bool {
+				switch ev.Kind {
+				case picker.Arrive:
+					inside[ev.ID] = ev.Request.FairnessID
+				case picker.Finish, picker.Cancel:
+					own := inside[ev.ID]
+					delete(inside, ev.ID)
+					if ev.Kind == picker.Finish {
+						return true
+					}
+					for id, flow := range inside {
+						if id < ev.ID && flow == own {
+							return false
+						}
+					}
+				}
+				return true
+			})(w)
+		}}},
+	{Name: "deadline-keeps-place", Fault: "a stream whose deadline is over keeps its place in the queue", Class: "TTL", Meant: []string{"FC-TTL-10"},
+		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
+			came := map[uint64]time.Duration{}
+			events(func(now time.Duration, ev *picker.Event) bool {
+				switch ev.Kind {
+				case picker.Arrive:
+					came[ev.ID] = now
+				case picker.Cancel:
+					waited := now - came[ev.ID]
+					return waited < 495*time.Millisecond || waited > 505*time.Millisecond
+				}
+				return true
+			})(w)
+		}}},
 	{Name: "leak-on-abort", Except: inline, Fault: "a slot is leaked when a client leaves before the response", Class: "ACCT", Meant: []string{"FC-CAN-04"},
 		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
 			begun := map[uint64]bool{}
@@ -339,6 +431,19 @@ var surfaceMutants = []Mutant{
 			v := max(1, m.Gauge.GetValue())
 			m.Gauge.Value = &v
 		})}},
+	{Name: "expired-stay", Fault: "what has expired stays in the queue gauge", Class: "ACCT", Meant: []string{"INV-05"},
+		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
+			expired := 0.
+			refuse(func(o wire.Outcome, _ *wire.Refusal) {
+				if o == wire.EvictedTTL {
+					expired++
+				}
+			})(w)
+			gauges(wire.MetricQueueSize, func(m *dto.Metric) {
+				v := m.Gauge.GetValue() + expired
+				m.Gauge.Value = &v
+			})(w)
+		}}},
 	{Name: "old-name-only", Except: inline, Fault: "the queue gauge has only its older name", Class: "MET", Meant: []string{"FC-MET-02"},
 		Tamper: env.Tamper{Wiring: families(func(fs []*dto.MetricFamily) {
 			for _, f := range fs {

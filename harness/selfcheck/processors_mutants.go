@@ -32,6 +32,13 @@ var retryMutants = []Mutant{
 				m.Envelope.Request.Deadline += 3600
 			}
 		})},
+	{Name: "missed-deadline-unsaid", Fault: "a result of a missed deadline says neither status nor error", Class: "ARETRY", Meant: []string{"AP-RETRY-07", "AP-DL-02", "AP-DL-03"},
+		Processor: decides(func(_ time.Duration, o *async.Out) bool {
+			if o.Kind == async.Finish && o.Result.ErrorCode == async.CodeDeadlineExceeded {
+				o.Result.ErrorCode, o.Result.ErrorMessage = "", ""
+			}
+			return true
+		})},
 	{Name: "retry-forgets-path", Fault: "a retry has lost its headers and its path", Class: "AROUTE", Meant: []string{"AP-RETRY-08", "AP-WIRE-06"}, Processor: forgetful()},
 	{Name: "request-timeout-ignored", Fault: "attempts have no bound", Class: "ARETRY", Meant: []string{"AP-CLI-09"}, Processor: flags(func(f *asyncconfig.Flags) { f.RequestTimeout = 0 })},
 }
@@ -113,6 +120,15 @@ var gatingMutants = []Mutant{
 		return g
 	})},
 	{Name: "blocking-classifies", Fault: "what is over a quota is let through and tagged", Class: "AGATE", Meant: []string{"AP-QUOTA-01", "AP-QUOTA-03", "AP-QUOTA-06"}, Processor: quota(func(q *async.Quota) { q.Classify = true })},
+	{Name: "one-batch-ahead", Fault: "what is refused at the head of a queue hides what is behind a batch of it", Class: "AROUTE", Meant: []string{"AP-QUOTA-11"},
+		Processor: decides(func(_ time.Duration, o *async.Out) bool {
+			if o.Kind == async.Pull {
+				o.Offset = 0
+			}
+			return true
+		})},
+	{Name: "second-queue-starves", Fault: "the second queue of a pool is never served", Class: "AROUTE", Meant: []string{"AP-POOL-03"},
+		Processor: decides(func(_ time.Duration, o *async.Out) bool { return o.Kind != async.Pull || o.Queue != 1 })},
 	{Name: "quota-one-more", Fault: "a quota of n lets n+1 through", Class: "AGATE", Meant: []string{"AP-QUOTA-01", "AP-QUOTA-03"}, Processor: quota(func(q *async.Quota) { q.Limit++ })},
 	{Name: "quota-shared", Fault: "all tenants have one quota", Class: "AGATE", Meant: []string{"AP-QUOTA-02"}, Processor: func(o *asyncproc.Options) {
 		pulls(func(m *async.Message) {
@@ -400,6 +416,7 @@ var pageMutants = []Mutant{
 	{Name: "workers-doubled", Fault: "a pool shows twice its workers", Class: "AMET", Meant: []string{"AP-MET-15", "AP-CLI-04"}, Processor: shows(scaled("llm_d_async_async_pool_worker_limit", 2))},
 	{Name: "budget-one", Fault: "the budget shown is halved", Class: "AMET", Meant: []string{"AP-MET-16"}, Processor: shows(scaled("llm_d_async_async_dispatch_budget", 0.5))},
 	{Name: "decisions-late", Fault: "reasons appear with their first occurrence", Class: "AMET", Meant: []string{"AP-MET-17"}, Processor: shows(nonZero("llm_d_async_async_gate_decisions_total"))},
+	{Name: "closed-is-a-retry", Fault: "a poll of a closed gate counts as a retry", Class: "AMET", Meant: []string{"AP-RETRY-12"}, Processor: shows(copied("llm_d_async_async_request_retries_total", "llm_d_async_async_gate_decisions_total", "reason"))},
 	{Name: "closed-per-message", Fault: "a closed gate is counted once in a while, not at every poll", Class: "AMET", Meant: []string{"AP-MET-18"}, Processor: shows(scaled("llm_d_async_async_gate_decisions_total", 0.5))},
 	{Name: "gate-value-inverted", Fault: "the gate shows the saturation, not what is left of it", Class: "AMET", Meant: []string{"AP-MET-19"}, Processor: shows(scaled("llm_d_async_async_gate_metric_value", 9./11))},
 	{Name: "source-always-there", Fault: "a source is always shown as available", Class: "AMET", Meant: []string{"AP-MET-20"}, Processor: shows(ones("llm_d_async_async_gate_metric_source_available"))},

@@ -89,6 +89,35 @@ func added(name, other string) page {
 	}
 }
 
+// copied shows the counters of one family, without a label, in the place of another.
+func copied(name, from, without string) page {
+	return func(fs []*dto.MetricFamily) []*dto.MetricFamily {
+		for _, f := range slices.Clone(fs) {
+			if f.GetName() != from {
+				continue
+			}
+			sums, kind := map[string]*dto.Metric{}, f.GetType()
+			out := &dto.MetricFamily{Name: &name, Type: &kind}
+			for _, m := range f.Metric {
+				c := &dto.Metric{Counter: &dto.Counter{}}
+				for _, l := range m.Label {
+					if l.GetName() != without {
+						c.Label = append(c.Label, l)
+					}
+				}
+				if sums[labelled(c)] == nil {
+					sums[labelled(c)] = c
+					out.Metric = append(out.Metric, c)
+				}
+				v := sums[labelled(c)].Counter.GetValue() + m.Counter.GetValue()
+				sums[labelled(c)].Counter.Value = &v
+			}
+			fs = append(slices.DeleteFunc(fs, func(f *dto.MetricFamily) bool { return f.GetName() == name }), out)
+		}
+		return fs
+	}
+}
+
 func labelled(m *dto.Metric) string {
 	var out []string
 	for _, l := range m.Label {
