@@ -106,6 +106,23 @@ var gatingMutants = []Mutant{
 	{Name: "per-pod-count-ignored", Fault: "a count is taken for a saturation", Class: "AGATE", Meant: []string{"AP-GATE-30"}, Processor: kind(async.EndpointScrape, func(g *async.Gate) { g.MaxCountPerPod = 0 })},
 	{Name: "local-limit-one-more", Fault: "one more than the limit is in flight", Class: "AGATE", Meant: []string{"AP-GATE-33", "AP-POOL-06", "AP-POOL-09"},
 		Processor: kind(async.LocalMaxConcurrency, func(g *async.Gate) { g.Limit++ })},
+	{Name: "slot-freed-twice", Fault: "a request that ends makes room for two", Class: "AGATE", Meant: []string{"AP-GATE-33", "AP-POOL-06", "AP-POOL-09"}, Processor: func(o *asyncproc.Options) {
+		var limits []*async.Gate
+		gates(func(g *async.Gate) {
+			if g.Kind == async.LocalMaxConcurrency {
+				limits = append(limits, g)
+			}
+		})(o)
+		hears(func(ev *async.Event) bool {
+			if ev.Kind == async.Response {
+				for _, g := range limits {
+					g.Limit++
+				}
+				limits = nil
+			}
+			return true
+		})(o)
+	}},
 	{Name: "composite-first", Fault: "a composite asks its first gate only", Class: "AGATE", Meant: []string{"AP-GATE-35", "AP-GATE-37"}, Processor: kind(async.Composite, func(g *async.Gate) { g.Inner = g.Inner[:1] })},
 	{Name: "wait-refuses", Fault: "wait-on-refuse refuses", Class: "AGATE", Meant: []string{"AP-POOL-07", "AP-GATE-38"}, Processor: replaced(func(g *async.Gate) *async.Gate {
 		if g.Kind == async.WaitOnRefuse {

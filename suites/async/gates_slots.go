@@ -14,11 +14,17 @@ var slotGateScenarios = []s.Scenario{
 		fill(a, "in", 8, "q", "p")
 		a.Held("two", 2, 0, "q-*")
 		a.Held("three", 3, sec, "p-*")
+		// One that ends makes room for one.
+		a.Release("q-one", 1, "q-*")
+		a.Release("p-one", 1, "p-*")
+		a.Arrive("q-next", 3, "q-*")
+		a.Arrive("p-next", 4, "p-*")
+		a.Held("still", 3, 500*msec, "p-*")
 		a.Answer()
 		a.Release("freed", 0)
 		a.Results("done", 16, 0)
-		a.Check("AP-GATE-33", "async-peak", want{IDs: filled("q"), Min: 2, Max: 2, To: "three"}, "up", "in")
-		a.Check("AP-GATE-33", "async-peak", want{IDs: filled("p"), Min: 3, Max: 3, To: "three"}, "up", "in")
+		a.Check("AP-GATE-33", "async-peak", want{IDs: filled("q"), Min: 2, Max: 2, To: "still"}, "up", "in", "q-next")
+		a.Check("AP-GATE-33", "async-peak", want{IDs: filled("p"), Min: 3, Max: 3, To: "still"}, "up", "in", "p-next")
 		a.Check("AP-GATE-33", "async-results", want{Status: 200}, "up", "in", "two", "three")
 	}),
 	play("local-modes", "what is over a limit goes back to the broker, or in blocking mode waits for a slot", func(a *script) {
