@@ -431,6 +431,19 @@ var surfaceMutants = []Mutant{
 			v := max(1, m.Gauge.GetValue())
 			m.Gauge.Value = &v
 		})}},
+	{Name: "vain-waits-unmeasured", Except: inline, Fault: "waits that ended in a refusal are counted as no time", Class: "MET", Meant: []string{"FC-MET-03"},
+		Tamper: env.Tamper{Wiring: families(func(fs []*dto.MetricFamily) {
+			for _, f := range fs {
+				for _, m := range f.GetMetric() {
+					for _, l := range m.GetLabel() {
+						if m.Histogram != nil && l.GetName() == "outcome" && l.GetValue() != "Dispatched" {
+							none := 0.
+							m.Histogram.SampleSum = &none
+						}
+					}
+				}
+			}
+		})}},
 	{Name: "expired-stay", Fault: "what has expired stays in the queue gauge", Class: "ACCT", Meant: []string{"INV-05"},
 		Tamper: env.Tamper{Wiring: func(w *epp.Wiring) {
 			expired := 0.

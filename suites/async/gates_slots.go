@@ -86,6 +86,17 @@ var slotGateScenarios = []s.Scenario{
 		a.Check("AP-GATE-36", "async-peak", want{Min: 5, Max: 5, To: "five"}, append(engaged, "single-in")...)
 		a.Check("AP-GATE-36", "async-keys", want{Keys: zero("end", "a:userid:u", "b:userid:u")}, append(engaged, "done", "over")...)
 	}),
+	play("slot-after-deadline", "a request that misses its deadline in flight gives its slot back", func(a *script) {
+		a.Hold("first")
+		a.Serve(s.Setup(s.Transport(s.Gated("q", "local-max-concurrency", doc{"limit": "1"}))))
+		a.Submit("in", "q", s.Message("first", s.Due(4*sec)))
+		a.Held("taken", 1, 0, "first")
+		a.Submit("more", "q", s.Message("second"))
+		a.ScrapeUntil("refusing", decided("q", "gate_closed", 2))
+		a.Results("missed", 1, 10*sec, "first")
+		a.Results("done", 1, 0, "second")
+		a.Check("AP-GATE-40", "async-timing", want{IDs: []string{"second"}, Event: "arrival", Anchor: "missed", Earliest: -sec, Latest: 2 * sec}, "up", "taken", "more", "refusing", "missed")
+	}),
 	play("slot-given-back", "a message that is tried again keeps no slot meanwhile", func(a *script) {
 		a.Answer(sut.AsyncReply{IDs: []string{"first"}, Statuses: []int{503}, Hold: true})
 		a.Serve(s.Setup(s.Transport(s.Gated("q", "local-max-concurrency", doc{"limit": "1"}))))

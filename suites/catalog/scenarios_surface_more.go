@@ -126,6 +126,21 @@ var contractScenarios = []scenario.Scenario{
 		},
 	},
 	{
+		Name: "met-durations-expired", Title: "The queue-duration histogram records the waits that were for nothing, too", Needs: []sut.Feature{sut.Hold, sut.Metrics},
+		Write: func(b *scenario.Builder) {
+			b.Cap(1, 1)
+			b.Config.TTL = waitLimit(b)
+			b.Plug()
+			b.Do(sut.OpSample, "before")
+			w := b.Queue(run(b, "a", 5)...)
+			b.Endings("expired", w...)
+			b.Quiet("settled", 500*time.Millisecond)
+			b.Do(sut.OpSample, "after")
+			b.Check("FC-MET-03", "waits", checks.Spec{Before: "before", Mark: "after", IDs: w, Names: b.Profile.Metrics.QueueDuration, Min: b.Config.TTL - clockGrain, Margin: 0.2})
+			b.FullCapacity()
+		},
+	},
+	{
 		Name: "met-outcomes", Title: "Outcome counts equal what clients saw", Needs: []sut.Feature{sut.Hold, sut.Metrics},
 		Write: func(b *scenario.Builder) {
 			names := b.Profile.Metrics.RequestsTotal
