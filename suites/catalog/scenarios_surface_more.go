@@ -133,10 +133,12 @@ var contractScenarios = []scenario.Scenario{
 			b.Plug()
 			b.Do(sut.OpSample, "before")
 			w := b.Queue(run(b, "a", 5)...)
-			b.Endings("expired", w...)
+			b.Quiet(scenario.Queued, 300*time.Millisecond)
+			b.Step(sut.Step{Op: sut.OpStep, Mark: "step", Count: 1, Quiet: 100 * time.Millisecond}) // the first is served
+			b.Endings("expired", w[1:]...)
 			b.Quiet("settled", 500*time.Millisecond)
 			b.Do(sut.OpSample, "after")
-			b.Check("FC-MET-03", "waits", checks.Spec{Before: "before", Mark: "after", IDs: w, Names: b.Profile.Metrics.QueueDuration, Min: b.Config.TTL - clockGrain, Margin: 0.2})
+			b.Check("FC-MET-03", "waits", checks.Spec{Before: "before", Mark: "after", IDs: w, Names: b.Profile.Metrics.QueueDuration, Min: 200 * time.Millisecond, Margin: 0.2})
 			b.FullCapacity()
 		},
 	},
