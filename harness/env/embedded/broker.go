@@ -18,7 +18,8 @@ const (
 	share = 20
 )
 
-// Broker is a broker in this process. Its keys expire as those of a real one do, up to 10 ms early or late, more with 100,000 keys.
+// Broker is a broker in this process. Its keys expire as those of a real one do, a step
+// early or late: 10 ms, and more with 100,000 keys or on a machine that has no time for it.
 type Broker struct {
 	*miniredis.Miniredis
 	stop  context.CancelFunc

@@ -25,7 +25,7 @@ func start(t testing.TB) (*Broker, *redis.Client) {
 
 func TestExpires(t *testing.T) {
 	_, c := start(t)
-	const life = 300 * time.Millisecond
+	const life = 2 * time.Second
 	began := clock.NewReal()
 	for name, ttl := range map[string]time.Duration{"short": life, "long": time.Hour, "forever": 0} {
 		if err := c.Set(t.Context(), name, "x", ttl).Err(); err != nil {
@@ -41,13 +41,13 @@ func TestExpires(t *testing.T) {
 		}
 		clock.Sleep(t.Context(), time.Millisecond)
 	}
-	if lived := began.Now(); lived < life-2*step {
+	if lived := began.Now(); lived < life/2 { // a step that comes late takes its whole length off keys that are younger
 		t.Errorf("it lived for %s of %s", lived, life)
 	}
 	if n := c.Exists(t.Context(), "long", "forever", "hash").Val(); n != 3 {
 		t.Errorf("%d of 3 others live", n)
 	}
-	if left := c.PTTL(t.Context(), "long").Val(); left > time.Hour-life+2*step || left < time.Hour-time.Minute {
+	if left := c.PTTL(t.Context(), "long").Val(); left > time.Hour-life/2 || left < time.Hour-time.Minute {
 		t.Errorf("the long one has %s left", left)
 	}
 }
