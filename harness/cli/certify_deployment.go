@@ -169,11 +169,15 @@ func (c *certifyDeploymentCmd) options(p profile.Profile, system func() (sut.Sys
 		}
 		return s
 	}
+	again := given("--focus", c.Focus, "--skip", c.Skip)
+	if c.SettleLimit > 0 {
+		again = append(again, "--settle-limit", c.SettleLimit.String())
+	}
 	wall := clock.Wall().UTC()
 	o.Manifest = evidence.Manifest{RunID: fmt.Sprintf("deployment-%s-%d-%s", c.Env, c.Seed, wall.Format("20060102T150405Z")), Tool: "weir " + Version, Commit: commit(), Seed: c.Seed,
 		Level: scenario.Core, Environment: c.Env, Clock: "real", Created: wall.Format(time.RFC3339), NoBackendLog: true, Implementation: first.Describe(),
 		Host: evidence.Host{OS: runtime.GOOS, Arch: runtime.GOARCH, CPUs: runtime.NumCPU(), Go: runtime.Version()},
 		Argv: append(append(program(), "certify-deployment", "--env", c.Env, "--namespace", c.Namespace, "--profile", c.Profile, "--seed", fmt.Sprint(c.Seed)),
-			append(given("--focus", c.Focus, "--skip", c.Skip), c.named()...)...)}
+			append(again, c.named()...)...)}
 	return o, nil
 }

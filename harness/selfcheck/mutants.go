@@ -204,6 +204,10 @@ var gateMutants = []Mutant{
 		Tamper: env.Tamper{Wiring: swap(func(a, b waiting) bool {
 			return b.request.HasTTFT && (!a.request.HasTTFT || b.request.TTFT < a.request.TTFT)
 		})}},
+	{Name: "slo-lifts-tenant", Except: inline, Fault: "a tenant with a tighter deadline goes before tenants of higher bands", Class: "ORD", Meant: []string{"FC-PRI-14"},
+		Tamper: env.Tamper{Wiring: swap(func(a, b waiting) bool {
+			return a.request.FairnessID != b.request.FairnessID && b.request.HasTTFT && (!a.request.HasTTFT || b.request.TTFT < a.request.TTFT)
+		})}},
 	{Name: "default-staleness-long", Fault: "the default staleness limit is 10 s", Class: "CFG", Meant: []string{"FC-CFG-04"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) {
 			if c.Detector.Staleness == 200*time.Millisecond {

@@ -29,9 +29,9 @@ var limitMutants = []Mutant{
 	{Name: "global-limit-ignored", Fault: "global limits are accepted and ignored", Class: "CAP", Meant: []string{"FC-CAP-04", "FC-CAP-05"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.MaxRequests, c.MaxBytes = 0, 0 })}},
 	{Name: "higher-counts", Fault: "what waits above a band counts against its limit", Class: "CAP", Meant: []string{"FC-CAP-03"},
-		Tamper: env.Tamper{Wiring: higherCounts}},
+		Tamper: env.Tamper{Wiring: turnsAway(true, twoAbove)}},
 	{Name: "in-flight-counts", Fault: "running requests count against the queue limit", Class: "CAP", Meant: []string{"FC-CAP-09"},
-		Tamper: env.Tamper{Wiring: inFlightCounts}},
+		Tamper: env.Tamper{Wiring: turnsAway(false, func(_ int, inside map[uint64]int) bool { return len(inside) >= 1 })}},
 	{Name: "ttl-ignored", Fault: "the wait limit is accepted and ignored", Class: "TTL", Meant: []string{"FC-TTL-01"},
 		Tamper: env.Tamper{Config: flow(func(c *flowcontrol.Config) { c.TTL, c.NoEndpointTTL = 0, 0 })}},
 	{Name: "ttl-late", Fault: "the wait limit strikes three times too late", Class: "TTL", Meant: []string{"FC-TTL-01"},
@@ -58,67 +58,49 @@ func limits(requests, bytes func(*int64)) func(*epconfig.Config) {
 	})
 }
 
-// higherCounts refuses an arrival at a negative priority while two wait at 100.
-func higherCounts(w *epp.Wiring) {
-	waits := map[uint64]int{}
-	var refused []uint64
-	w.Machine = &wrapper{inner: w.Machine,
-		in: func(_ time.Duration, ev *picker.Event) bool {
-			switch ev.Kind {
-			case picker.Arrive:
-				above := 0
-				for _, p := range waits {
-					if p == 100 {
-						above++
+// turnsAway refuses arrivals as if a limit were reached. inside are the priorities of whoever is in the router, or with waiting of whoever waits there.
+func turnsAway(waiting bool, full func(priority int, inside map[uint64]int) bool) func(*epp.Wiring) {
+	return func(w *epp.Wiring) {
+		inside := map[uint64]int{}
+		var refused []uint64
+		w.Machine = &wrapper{inner: w.Machine,
+			in: func(_ time.Duration, ev *picker.Event) bool {
+				switch ev.Kind {
+				case picker.Arrive:
+					if full(ev.Request.Priority, inside) {
+						refused = append(refused, ev.ID)
+						return false
+					}
+					inside[ev.ID] = ev.Request.Priority
+				case picker.Finish, picker.Cancel:
+					delete(inside, ev.ID)
+				}
+				return true
+			},
+			out: func(_ time.Duration, outs []picker.Out) []picker.Out {
+				for _, o := range outs {
+					if waiting {
+						delete(inside, o.ID)
 					}
 				}
-				if ev.Request.Priority < 0 && above >= 2 {
-					refused = append(refused, ev.ID)
-					return false
+				for _, id := range refused {
+					outs = append(outs, picker.Out{Kind: picker.Reject, ID: id, Outcome: wire.RejectedCapacity})
 				}
-				waits[ev.ID] = ev.Request.Priority
-			case picker.Finish, picker.Cancel:
-				delete(waits, ev.ID)
-			}
-			return true
-		},
-		out: func(_ time.Duration, outs []picker.Out) []picker.Out {
-			for _, o := range outs {
-				delete(waits, o.ID)
-			}
-			for _, id := range refused {
-				outs = append(outs, picker.Out{Kind: picker.Reject, ID: id, Outcome: wire.RejectedCapacity})
-			}
-			refused = nil
-			return outs
-		}}
+				refused = nil
+				return outs
+			}}
+	}
 }
 
-// inFlightCounts refuses an arrival while another request is inside, waiting or running, as a queue of one would if it counted both.
-func inFlightCounts(w *epp.Wiring) {
-	inside := map[uint64]bool{}
-	var refused []uint64
-	w.Machine = &wrapper{inner: w.Machine,
-		in: func(_ time.Duration, ev *picker.Event) bool {
-			switch ev.Kind {
-			case picker.Arrive:
-				if len(inside) >= 1 {
-					refused = append(refused, ev.ID)
-					return false
-				}
-				inside[ev.ID] = true
-			case picker.Finish, picker.Cancel:
-				delete(inside, ev.ID)
-			}
-			return true
-		},
-		out: func(_ time.Duration, outs []picker.Out) []picker.Out {
-			for _, id := range refused {
-				outs = append(outs, picker.Out{Kind: picker.Reject, ID: id, Outcome: wire.RejectedCapacity})
-			}
-			refused = nil
-			return outs
-		}}
+// twoAbove tells whether two wait at 100 when one below 0 arrives.
+func twoAbove(priority int, waits map[uint64]int) bool {
+	above := 0
+	for _, p := range waits {
+		if p == 100 {
+			above++
+		}
+	}
+	return priority < 0 && above >= 2
 }
 
 var wireMutants = []Mutant{

@@ -137,6 +137,27 @@ var gatingMutants = []Mutant{
 		return g
 	})},
 	{Name: "blocking-classifies", Fault: "what is over a quota is let through and tagged", Class: "AGATE", Meant: []string{"AP-QUOTA-01", "AP-QUOTA-03", "AP-QUOTA-06"}, Processor: quota(func(q *async.Quota) { q.Classify = true })},
+	{Name: "quota-fixed-window", Fault: "windows of a rate limit follow one another, and the end of one and the beginning of the next each take the whole limit", Class: "AGATE", Meant: []string{"AP-QUOTA-01"}, Processor: func() Tampering {
+		begun := time.Duration(-1)
+		return decides(func(now time.Duration, o *async.Out) bool {
+			if o.Kind == async.Acquire && !o.Quota.Concurrency && o.Quota.Window > 0 {
+				if begun < 0 {
+					begun = now
+				}
+				q := *o.Quota
+				q.Window = max((now-begun)%q.Window, time.Millisecond)
+				o.Quota = &q
+			}
+			return true
+		})
+	}()},
+	{Name: "missed-deadline-stops-queue", Fault: "after a request that missed its deadline nothing more is taken", Class: "AGATE", Meant: []string{"AP-GATE-40"}, Processor: func(o *asyncproc.Options) {
+		missed := false
+		decides(func(_ time.Duration, o *async.Out) bool {
+			missed = missed || o.Kind == async.Finish && o.Result.ErrorCode == async.CodeDeadlineExceeded
+			return o.Kind != async.Pull || !missed
+		})(o)
+	}},
 	{Name: "one-batch-ahead", Fault: "what is refused at the head of a queue hides what is behind a batch of it", Class: "AROUTE", Meant: []string{"AP-QUOTA-11"},
 		Processor: decides(func(_ time.Duration, o *async.Out) bool {
 			if o.Kind == async.Pull {

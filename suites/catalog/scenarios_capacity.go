@@ -66,44 +66,8 @@ var capacityScenarios = []scenario.Scenario{
 			b.FullCapacity()
 		},
 	},
-	{
-		Name: "cap-per-band", Title: "A full low band refuses nothing of higher priority", Needs: banded,
-		Write: func(b *scenario.Builder) {
-			b.Cap(1, 1)
-			b.Config.Bands = []sut.Band{{Priority: 100, MaxRequests: 2}, {Priority: -10, MaxRequests: 2}}
-			b.Objective("p100", 100)
-			b.Objective("m10", -10)
-			b.Plug()
-			low := b.Queue(b.Req("low1", scenario.At(-10)), b.Req("low2", scenario.At(-10)))
-			over := sendOver(b, b.Req("low3", scenario.At(-10)))
-			high := b.Queue(b.Req("high1", scenario.At(100)), b.Req("high2", scenario.At(100)))
-			b.Complete()
-			b.Check("FC-CAP-03", "waiting", checks.Spec{IDs: append(high, low...), Mark: scenario.Queued, Count: 1})
-			b.Steps(4)
-			capacityRefusal(b, "FC-CAP-03", over, low)
-			b.Order("FC-CAP-03", scenario.One("high1", "high2", "low1", "low2")...)
-			b.FullCapacity()
-		},
-	},
-	{
-		Name: "cap-per-band-high", Title: "A full high band refuses nothing of lower priority", Needs: banded,
-		Write: func(b *scenario.Builder) {
-			b.Cap(1, 1)
-			b.Config.Bands = []sut.Band{{Priority: 100, MaxRequests: 2}, {Priority: -10, MaxRequests: 2}}
-			b.Objective("p100", 100)
-			b.Objective("m10", -10)
-			b.Plug()
-			high := b.Queue(b.Req("high1", scenario.At(100)), b.Req("high2", scenario.At(100)))
-			over := sendOver(b, b.Req("high3", scenario.At(100)))
-			low := b.Queue(b.Req("low1", scenario.At(-10)), b.Req("low2", scenario.At(-10)))
-			b.Complete()
-			b.Check("FC-CAP-03", "waiting", checks.Spec{IDs: append(low, high...), Mark: scenario.Queued, Count: 1})
-			b.Steps(4)
-			capacityRefusal(b, "FC-CAP-03", over, high)
-			b.Order("FC-CAP-03", scenario.One("high1", "high2", "low1", "low2")...)
-			b.FullCapacity()
-		},
-	},
+	fullBand("cap-per-band", "A full low band refuses nothing of higher priority", -10, 100),
+	fullBand("cap-per-band-high", "A full high band refuses nothing of lower priority", 100, -10),
 	{
 		Name: "cap-global-requests", Title: "A global request limit bounds the sum over all bands", Needs: banded,
 		Write: func(b *scenario.Builder) {
@@ -355,6 +319,30 @@ var capacityScenarios = []scenario.Scenario{
 			b.FullCapacity()
 		},
 	},
+}
+
+// fullBand fills the band of one priority, beside which that of another one has room.
+func fullBand(name, title string, full, other int) scenario.Scenario {
+	return scenario.Scenario{Name: name, Title: title, Needs: banded, Write: func(b *scenario.Builder) {
+		b.Cap(1, 1)
+		b.Config.Bands = []sut.Band{{Priority: 100, MaxRequests: 2}, {Priority: -10, MaxRequests: 2}}
+		b.Objective("p100", 100)
+		b.Objective("m10", -10)
+		called := map[int]string{100: "high", -10: "low"}
+		req := func(n, priority int) sut.Request {
+			return b.Req(fmt.Sprint(called[priority], n), scenario.At(priority))
+		}
+		b.Plug()
+		w := b.Queue(req(1, full), req(2, full))
+		over := sendOver(b, req(3, full))
+		room := b.Queue(req(1, other), req(2, other))
+		b.Complete()
+		b.Check("FC-CAP-03", "waiting", checks.Spec{IDs: append(room, w...), Mark: scenario.Queued, Count: 1})
+		b.Steps(4)
+		capacityRefusal(b, "FC-CAP-03", over, w)
+		b.Order("FC-CAP-03", scenario.One("high1", "high2", "low1", "low2")...)
+		b.FullCapacity()
+	}}
 }
 
 // waitLimit is 1 s; where submissions are 300 ms apart three of them need more room.

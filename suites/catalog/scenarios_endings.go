@@ -29,24 +29,8 @@ var endingScenarios = []scenario.Scenario{
 			b.FullCapacity()
 		},
 	},
-	{
-		Name: "can-frees-queue", Title: "Clients that leave free the queue's capacity", Needs: held,
-		Write: func(b *scenario.Builder) {
-			b.Cap(1, 1)
-			b.Config.Bands = []sut.Band{{Priority: 0, MaxRequests: 5}}
-			b.Plug()
-			w := b.Queue(run(b, "a", 5)...)
-			over := sendOver(b, b.Req("over1"))
-			b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: w[1:]}) // the first one stays in front of them
-			b.Endings("gone", w[1:]...)
-			b.Quiet("cleanup", 3*time.Second)
-			again := b.Queue(run(b, "again", 4)...)
-			b.Complete()
-			capacityRefusal(b, "FC-CAN-02", over, w)
-			b.Check("FC-CAN-02", "waiting", checks.Spec{IDs: append(again, w[0]), Mark: scenario.Queued, Count: 1})
-			b.FullCapacity()
-		},
-	},
+	leaving("can-frees-queue", "Clients that leave free the queue's capacity", 0),
+	leaving("can-frees-behind", "Clients that leave free the queue's capacity behind one who stays", 1),
 	{
 		Name: "can-dispatched", Title: "A client that leaves after dispatch is aborted at the model server, streaming or not", Needs: held,
 		Write: func(b *scenario.Builder) {
@@ -213,4 +197,23 @@ func ids(reqs []sut.Request) []string {
 		out = append(out, r.ID)
 	}
 	return out
+}
+
+// leaving fills a queue of five, from which all but the first ones leave; as many find room.
+func leaving(name, title string, stay int) scenario.Scenario {
+	return scenario.Scenario{Name: name, Title: title, Needs: held, Write: func(b *scenario.Builder) {
+		b.Cap(1, 1)
+		b.Config.Bands = []sut.Band{{Priority: 0, MaxRequests: 5}}
+		b.Plug()
+		w := b.Queue(run(b, "a", 5)...)
+		over := sendOver(b, b.Req("over1"))
+		b.Step(sut.Step{Op: sut.OpCancel, Mark: "left", IDs: w[stay:]})
+		b.Endings("gone", w[stay:]...)
+		b.Quiet("cleanup", 3*time.Second)
+		again := b.Queue(run(b, "again", 5-stay)...)
+		b.Complete()
+		capacityRefusal(b, "FC-CAN-02", over, w)
+		b.Check("FC-CAN-02", "waiting", checks.Spec{IDs: append(again, w[:stay]...), Mark: scenario.Queued, Count: 1})
+		b.FullCapacity()
+	}}
 }
